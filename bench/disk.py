@@ -52,7 +52,7 @@ def disk_beside(folder: Path) -> Iterator[list[float]]:
 
 
 def beside(delays: list[float], syncs: list[float]) -> Iterator[Reading]:
-    """Tell how long syncs took meanwhile, and how many of them the median delay would have been."""
+    """Return how long syncs took meanwhile, and how many of them the median delay would have been."""
     for what, share in (("p50", 0.5), ("p99", 0.99)):
         yield Reading(f"a bare sync meanwhile, {what}", percentile(syncs, share), "ms")
     yield Reading("p50 in such syncs", percentile(delays, 0.5) / percentile(syncs, 0.5), "x")

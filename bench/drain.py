@@ -41,20 +41,20 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def stage_for(url: str) -> AsyncIterator[System]:
-    """Return a stage whose processes find the tasks of `bench.tasks`."""
+    """Return a system whose processes can import `bench.tasks`."""
     with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), url) as system:
         yield system
 
 
 def start_worker(system: System, name: str, *arguments: str, over_http: bool = False) -> int:
-    """Start a worker on the stage's store, or over HTTP on its port, and give its process id."""
+    """Start a worker on the system's store, or over HTTP, and return its process id."""
     where = ("--api-url", system.url) if over_http else ("--store", system.store)
     words = ("worker", *where, "--worker-id", name, "--app", "bench.tasks:app", *arguments)
     return system.start(*words, cwd=ROOT).pid
 
 
 async def start_api(system: System) -> int:
-    """Serve the API of the stage's store on its port, and give the process id."""
+    """Start the API of the system's store, and return its process id."""
     pid = system.start("api", "--store", system.store, "--port", str(system.port)).pid
     await asyncio.to_thread(system.until_up)
     return pid

@@ -116,13 +116,13 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000, help="jobs waiting, future and kept; 5000000 at most")
     parser.add_argument("--schedules", type=int, default=10_000, help="schedules due in the same second")
     parser.add_argument("--folder", type=Path, help="where files go; a real disk, not a tmpfs")
-    told = parser.parse_args()
-    names = [name for word in told.names for name in word.split(",")]
+    answer = parser.parse_args()
+    names = [name for word in answer.names for name in word.split(",")]
     for name in names:
         if name not in WORKLOADS:
             parser.error(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
-    sizes = Sizes(told.jobs, told.rounds, told.seconds, told.largest, told.schedules)
-    measure(names or list(WORKLOADS), told.stores.split(","), sizes, told.folder)
+    sizes = Sizes(answer.jobs, answer.rounds, answer.seconds, answer.largest, answer.schedules)
+    measure(names or list(WORKLOADS), answer.stores.split(","), sizes, answer.folder)
 
 
 if __name__ == "__main__":

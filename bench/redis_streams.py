@@ -78,11 +78,11 @@ async def main(options: argparse.Namespace) -> None:
         print(describe_machine("PostgreSQL, durable; Valkey, nothing on the disk"))
         rows = []
         for workers in options.workers:
-            for name, told in (("the store", {}), ("Redis Streams", {"REDIS_URL": server.url})):
+            for name, answer in (("the store", {}), ("Redis Streams", {"REDIS_URL": server.url})):
                 rates, starts = [], []
                 for number in range(options.rounds):
                     async with new_database(store) as dsn:
-                        fresh = {**told, "REDIS_STREAM_NAME": f"bench-{workers}-{number}"}
+                        fresh = {**answer, "REDIS_STREAM_NAME": f"bench-{workers}-{number}"}
                         rate, took = await measure(dsn, fresh, workers=workers, jobs=options.jobs)
                     rates.append(rate)
                     starts += took

@@ -46,7 +46,7 @@ def ratio(results: Results, figure: Figure, name: str) -> str:
 
 
 def print_overview(results: Results, contenders: Sequence[Candidate]) -> None:
-    """Print every system in one line, with the medians of what most ask for."""
+    """Print every system in one line, with the medians of the main figures."""
     columns = {
         "one by one /s": ("w1", "one by one"),
         "bulk /s": ("w1", "in bulk"),
@@ -80,7 +80,7 @@ def print_failures(results: Results) -> None:
 
 
 def write_json(results: Results, about: str, path: Path) -> None:
-    """Write all values down, for those who want to compare runs."""
+    """Write all values to a file, to compare runs."""
     content = {
         "about": about,
         "systems": results.described,

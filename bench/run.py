@@ -22,7 +22,7 @@ from bench.workloads.protocol import Workload
 def run(env: BenchEnvironment, contenders: Sequence[Candidate], workloads: Sequence[Workload], repeats: int) -> Results:
     """Measure all of it, and give what was found, also when it is interrupted.
 
-    A system that fails is told of and left out from there on.
+    A system that fails is reported and skipped from then on.
     """
     results = Results()
     try:
@@ -61,7 +61,7 @@ def _run(
 
 
 def _describe(results: Results, candidate: Candidate, env: BenchEnvironment) -> bool:
-    """Ask a system what it is; say whether it can be measured here."""
+    """Read the description of a system; return whether it can be measured here."""
     say(f"starting {candidate.name}")
     try:
         with session(candidate, env, "submit") as system:

@@ -38,7 +38,7 @@ class Servers:
 
     _stack: ExitStack = field(default_factory=ExitStack)
     _numbers: count[int] = field(default_factory=lambda: count(1))
-    #: What we have asked MariaDB ourselves, to know how much it was asked.
+    #: The number of our own statements on MariaDB for reading its counters.
     _own: int = 0
 
     @cached_property

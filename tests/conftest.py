@@ -91,13 +91,13 @@ def _dealt(
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector of garbage leave ten thousand tests alone, which stay for as long as the process does."""
+    """Exclude the collected tests from garbage collection (gc.freeze): they stay until the process ends."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what was left open to the process that reports."""
+    """Send the sockets that were left open to the process that reports."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["left_open"] = _left_open

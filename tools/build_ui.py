@@ -120,7 +120,7 @@ class DashboardHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Ask for Node where the machine has none."""
+        """Fail with a remedy where the machine has no Node."""
         return [] if has_node() else [NODE_PACKAGE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the hook's contract

@@ -104,7 +104,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def made(name: str) -> str:
-    """Return a page as it should be: what was written by hand, and what is made."""
+    """Return a page as it should be: the hand-written text, and the generated part."""
     written = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)[0]
     return written + MARKER + "\n" + "\n".join(PAGES[name]()) + "\n"
 

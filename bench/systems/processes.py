@@ -31,14 +31,14 @@ class ProcessGroup:
 
     def __post_init__(self) -> None:
         self._write()
-        # dash knows this form of kill only.
+        # dash supports this form of kill only.
         end = 'for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done'
         self._keeper = clean_up_at_exit(self.folder, end)
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], *, log: Path, pipes: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Start a process; with pipes, somebody talks to it."""
+        """Start a process; with pipes to its standard input and output."""
         pipe = subprocess.PIPE if pipes else subprocess.DEVNULL
         with log.open("ab") as file:
             out: int | IO[bytes] = subprocess.PIPE if pipes else file
@@ -58,7 +58,7 @@ class ProcessGroup:
         give_up_at = time.monotonic() + _STOP_SECONDS
         while politely and time.monotonic() < give_up_at and any(process.poll() is None for process in ending):
             time.sleep(0.02)
-        # Looked for while their parents live: an orphan belongs to nobody.
+        # Found while their parents run: an orphan has no known parent.
         left = [pid for process in ending for pid in family(process.pid)]
         for pid in (*left, *(-process.pid for process in ending)):
             with contextlib.suppress(ProcessLookupError):

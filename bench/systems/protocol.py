@@ -14,14 +14,14 @@ Commands = list[list[str]]
 Done = Awaitable[None] | None
 
 
-def told(name: str) -> str:
+def variable(name: str) -> str:
     """Return what the harness told this process."""
     return os.environ.get(f"BENCH_{name}", "")
 
 
 def processes() -> int:
     """Return how many worker processes there shall be."""
-    return int(told("PROCESSES") or 2)
+    return int(variable("PROCESSES") or 2)
 
 
 def python(*arguments: str) -> list[str]:

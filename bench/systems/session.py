@@ -35,7 +35,7 @@ _LOOK: Final = 1_000
 
 
 class SystemFailed(Exception):
-    """A system that did not do what was asked of it."""
+    """A system that did not do what was requested."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Session:
         self.ask("open")
 
     def ask(self, verb: str, **what: object) -> Any:  # noqa: ANN401 - whatever the verb gives
-        """Tell the client to do something, and wait for its answer."""
+        """Send the client a request, and wait for its answer."""
         assert self.host.stdin is not None
         assert self.host.stdout is not None
         try:
@@ -152,12 +152,12 @@ class Session:
 
 @contextmanager
 def session(candidate: Candidate, env: BenchEnvironment, role: Role, *, is_counted: bool = False) -> Iterator[Session]:
-    """Return a system on a fresh database, and take it away. To count what a server is asked slows it down a little."""
+    """Return a system on a fresh database, and take it away. Counting statements slows a server down a little."""
     env.start_times.clear()
     folder = env.folder / "data"
     folder.mkdir()
     with _fresh_store(candidate, env, folder, is_counted=is_counted) as store:
-        told = {
+        variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "BENCH_"))},
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
             "BENCH_FOLDER": str(env.folder),
@@ -168,8 +168,8 @@ def session(candidate: Candidate, env: BenchEnvironment, role: Role, *, is_count
             "BENCH_PROCESSES": str(candidate.processes or env.sizes.processes),
         }
         if candidate.environment == "node":
-            told["NODE_PATH"] = str(node_modules())
-        made = Session(candidate, env, role, told)
+            variables["NODE_PATH"] = str(node_modules())
+        made = Session(candidate, env, role, variables)
         try:
             made.begin()
             yield made

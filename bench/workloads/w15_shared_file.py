@@ -31,7 +31,7 @@ Times = dict[str, list[float]]
 
 
 async def shared_file(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
-    """Let them loose, and tell what their operations took."""
+    """Start the processes, and return how long their operations took."""
     url = await fresh_stores.fresh()
     store = await open_store(url)
     program = [sys.executable, "-m", __spec__.name, url, str(seconds)]
@@ -41,10 +41,10 @@ async def shared_file(fresh_stores: FreshStores, *, seconds: float) -> list[Line
             await asyncio.create_subprocess_exec(*program, env=paths, stdout=asyncio.subprocess.PIPE)
             for _ in range(PROCESSES)
         ]
-        told = [json.loads((await process.communicate())[0]) for process in processes]
+        answer = [json.loads((await process.communicate())[0]) for process in processes]
     await store.close()
     times: Times = {}
-    for one in told:
+    for one in answer:
         for name, took in one.items():
             times.setdefault(name, []).extend(took)
     slowest, slowest_sync = max(map(max, times.values())), max(syncs)
@@ -88,8 +88,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("seconds", type=float)
-    told = parser.parse_args()
-    print(json.dumps(asyncio.run(use(told.url, told.seconds))))
+    answer = parser.parse_args()
+    print(json.dumps(asyncio.run(use(answer.url, answer.seconds))))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ _NAMESPACE: Final = "bench"
 
 
 async def secured_submits(fresh_stores: FreshStores, *, seconds: float, rounds: int) -> list[Line]:
-    """Ask the four servers in turn; only one of them runs at a time."""
+    """Measure the four servers in turn; only one of them runs at a time."""
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind, found in rates.items():
@@ -50,7 +50,7 @@ async def secured_submits(fresh_stores: FreshStores, *, seconds: float, rounds: 
 
 
 def _start(system: System, kind: str) -> list[str]:
-    """Serve the API, and give what the client is told beyond port and load: the token, and the authority."""
+    """Serve the API, and return further arguments of the client: the token, and the authority."""
     if kind == "open":
         system.start("api", "--store", system.store, "--port", str(system.port))
         system.until_up()
@@ -85,6 +85,6 @@ async def _load(port: int, seconds: float, words: list[str]) -> float:
     command = [sys.executable, "-m", "bench.http_client", str(port), str(CONNECTIONS), str(max(seconds, 1)), *words]
     running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     said, _ = await running.communicate()
-    told = json.loads(said.splitlines()[-1])
-    assert not told["errors"], f"{told['errors']:.0f} requests failed"
-    return float(told["requests"] / told["seconds"])
+    answer = json.loads(said.splitlines()[-1])
+    assert not answer["errors"], f"{answer['errors']:.0f} requests failed"
+    return float(answer["requests"] / answer["seconds"])

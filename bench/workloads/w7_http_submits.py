@@ -37,7 +37,7 @@ class Seen:
 
 
 async def http_submits(fresh_stores: FreshStores, *, seconds: float, rounds: int) -> list[Line]:
-    """Ask the three servers in turn; only one of them runs at a time."""
+    """Measure the three servers in turn; only one of them runs at a time."""
     seen: dict[str, list[Seen]] = {BARE: [], FORGETFUL: [], DURABLE: []}
     for _ in range(rounds):
         for kind, found in seen.items():
@@ -89,6 +89,6 @@ async def _load(port: int, seconds: float) -> Seen:
         command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{whole}s", "-s", script, url]
     running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     said, _ = await running.communicate()
-    told = json.loads(said.splitlines()[-1])
-    assert not told["errors"], f"{told['errors']:.0f} requests failed"
-    return Seen(told["requests"] / told["seconds"], told["p50"], told["p99"])
+    answer = json.loads(said.splitlines()[-1])
+    assert not answer["errors"], f"{answer['errors']:.0f} requests failed"
+    return Seen(answer["requests"] / answer["seconds"], answer["p50"], answer["p99"])

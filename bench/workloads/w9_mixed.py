@@ -94,7 +94,7 @@ async def mixed(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
 
 
 def bare_syncs(folder: Path, number: int = 200) -> list[float]:
-    """Time what every commit waits for: without it nobody can tell a slow server from a slow disk."""
+    """Time what every commit waits for: without it a slow server cannot be distinguished from a slow disk."""
     times = []
     with (folder / "bare").open("wb", buffering=0) as file:
         for _ in range(number):

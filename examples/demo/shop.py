@@ -36,7 +36,7 @@ async def resize_images(count: int = 120) -> dict[str, int]:
 
 @app.task(every="15s", queue="orders", retry=Retry(3, base=2, cap=20))
 async def sync_stock(warehouse: str = "north") -> int:
-    """Pretend to ask a warehouse for its stock; its server is slow and sometimes away."""
+    """Simulate a request to a warehouse whose server is slow and sometimes unavailable."""
     await asyncio.sleep(random.uniform(0.1, 1.5))  # noqa: S311 - a demo
     if random.random() < 1 / 5:  # noqa: S311
         raise TimeoutError(f"warehouse {warehouse!r} did not answer within 1.5 s")

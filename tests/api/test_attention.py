@@ -64,7 +64,7 @@ async def codes(env: ApiEnvironment) -> dict[str, dict[str, object]]:
 
 
 async def test_nothing_needs_attention_where_all_is_well(env: ApiEnvironment) -> None:
-    """The process counts as just started: who leads is not known yet."""
+    """The process counts as just started: the leader is not known yet."""
     await env.store.beat([WORKER, SCHEDULER])
     await env.submit(type="mail")
     assert await codes(env) == {}

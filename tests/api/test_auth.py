@@ -32,7 +32,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def ask(env: ApiEnvironment, route: Route, headers: dict[str, str]) -> int:
-    """Ask for a route and give the status; a stream is not followed further than that."""
+    """Send a request to a route and return the status; a stream is not read further."""
     path = route.path.replace("{id}", "0000000000001").replace("{name}", "mail")
     started = asyncio.get_running_loop().create_future()
 

@@ -169,7 +169,9 @@ async def test_an_error_shows_no_value_that_may_be_secret(client: httpx.AsyncCli
 
 
 async def test_so_many_errors_are_listed_and_no_more(client: httpx.AsyncClient) -> None:
-    """For each of ten thousand unknown names all known ones were compared with it: 2.3 s, while nobody was served."""
+    """For each of ten thousand unknown names all known ones were compared with it: 2.3 s, while no other request was
+    served.
+    """
     wrong = {f"priorit{number}": 1 for number in range(1_000)}
     problem = problem_of(await client.post("/v1/jobs", json=wrong), 422)
     assert len(problem["errors"]) == 21

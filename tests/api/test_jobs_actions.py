@@ -36,7 +36,7 @@ async def test_a_running_job_is_asked_to_stop(env: ApiEnvironment) -> None:
 async def test_a_job_that_was_asked_to_stop_is_not_attempted_again(
     env: ApiEnvironment, outcome: str, state: str
 ) -> None:
-    """The worker has not heard of the cancel when it begins: that is what 202 says may be."""
+    """The worker has not received the cancel when the handler begins, as 202 allows."""
     job = await env.submit(max_attempts=5)
     (claimed,) = await env.claim()
     body_of(await env.client.delete(f"/v1/jobs/{job['id']}"), 202)

@@ -184,9 +184,9 @@ async def test_an_encrypted_log_is_given_as_it_is(env: ApiEnvironment) -> None:
 
 async def test_a_waiting_job_explains_itself(env: ApiEnvironment) -> None:
     job = await env.submit(delay=60)
-    told = body_of(await env.client.get(f"/v1/jobs/{job['id']}/explain"))
-    assert told["reasons"][0]["code"] == "scheduled_future"
-    assert told["reasons"][0]["evidence"]["run_at"] == job["run_at"]
+    answer = body_of(await env.client.get(f"/v1/jobs/{job['id']}/explain"))
+    assert answer["reasons"][0]["code"] == "scheduled_future"
+    assert answer["reasons"][0]["evidence"]["run_at"] == job["run_at"]
 
 
 async def test_an_explanation_shares_the_count_of_many_jobs(
@@ -215,9 +215,9 @@ async def test_a_result_is_there_or_not_yet(env: ApiEnvironment) -> None:
     assert body_of(early, 202)["is_finished"] is False
     assert early.headers["retry-after"] == "1"
     await env.settle((await env.claim())[0], "succeeded", result={"n": 2**80})
-    told = await env.client.get(address)
-    assert body_of(told)["status"] == "completed"
-    assert '"n":1208925819614629174706176' in told.text
+    answer = await env.client.get(address)
+    assert body_of(answer)["status"] == "completed"
+    assert '"n":1208925819614629174706176' in answer.text
 
 
 @pytest.mark.parametrize("asked", [("?wait=30", {}), ("", {"Prefer": "respond-async, wait=30"})])
@@ -266,7 +266,7 @@ async def test_a_limit_that_makes_no_page_is_refused(env: ApiEnvironment, limit:
 async def test_a_page_that_takes_long_ends_early_and_says_where_to_continue(
     env: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a walk over all jobs: what is rare is found over several answers, some of them empty."""
+    """No request reads all jobs: rare matches are found over several pages, some of them empty."""
     monkeypatch.setattr(listing, "MOST_CANDIDATES", 3)
     monkeypatch.setattr(listing.find_some, "__kwdefaults__", {"seconds": -1.0})
     rare = await env.submit(type="rare", tags=["x"])

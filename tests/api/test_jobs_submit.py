@@ -208,7 +208,7 @@ async def test_a_type_that_nobody_knows_is_warned_of_and_taken() -> None:
 
 
 async def test_a_body_is_only_read_as_json_if_it_says_so(env: ApiEnvironment) -> None:
-    """A web page of someone else's may send text/plain without being asked; JSON it may not."""
+    """A web page of another site may send text/plain without a preflight; JSON it may not."""
     for media in ("text/plain", "application/x-www-form-urlencoded", ""):
         headers = {"Content-Type": media} if media else {}
         problem_of(await env.client.post("/jobs", content=json.dumps({}), headers=headers), 415)
@@ -219,10 +219,10 @@ async def test_a_task_s_own_defaults_go_before_the_server_s() -> None:
     own = Defaults(max_attempts=2, timeout=timedelta(seconds=30), queue="letters", priority=8)
     async with api_environment(ApiSettings(defaults=Defaults(9, tasks={"mail": own}))) as env:
         mail, other = await env.submit(type="mail"), await env.submit(type="other")
-        told = await env.submit(type="mail", queue="default", priority=1, max_attempts=5, timeout="1m")
+        answer = await env.submit(type="mail", queue="default", priority=1, max_attempts=5, timeout="1m")
     assert (mail["max_attempts"], mail["timeout"], mail["queue"], mail["priority"]) == (2, 30, "letters", 8)
     assert (other["max_attempts"], other["queue"], other["priority"]) == (9, "default", 5)
-    assert (told["max_attempts"], told["timeout"], told["queue"], told["priority"]) == (5, 60, "default", 1)
+    assert (answer["max_attempts"], answer["timeout"], answer["queue"], answer["priority"]) == (5, 60, "default", 1)
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs:batch"])
@@ -244,9 +244,9 @@ async def test_a_task_that_must_start_once_does_so_over_http_too() -> None:
     own = Defaults(delivery=Delivery.AT_MOST_ONCE, tags=("money",), expires=timedelta(hours=1))
     async with api_environment(ApiSettings(defaults=Defaults(tasks={"charge": own}))) as env:
         job = await env.submit(type="charge")
-        told = await env.submit(type="charge", delivery="at_least_once", tags=[])
+        answer = await env.submit(type="charge", delivery="at_least_once", tags=[])
     assert (job["delivery"], job["tags"], job["expires_at"] is not None) == ("at_most_once", ["money"], True)
-    assert (told.get("delivery"), told.get("tags", [])) == (None, [])
+    assert (answer.get("delivery"), answer.get("tags", [])) == (None, [])
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ async def test_leases_are_renewed_and_lost_ones_named(env: ApiEnvironment) -> No
 async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_other_is(env: ApiEnvironment) -> None:
     async def watch(worker: str, wait: float) -> list[dict[str, Any]]:
         request = {"worker_id": worker, "wait": wait}
-        told: list[dict[str, Any]] = body_of(await env.client.post("/v1/leases:watch", json=request))["cancel"]
-        return told
+        answer: list[dict[str, Any]] = body_of(await env.client.post("/v1/leases:watch", json=request))["cancel"]
+        return answer
 
     await env.submit()
     (job,) = await env.claim("ada")

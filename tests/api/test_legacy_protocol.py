@@ -125,7 +125,7 @@ async def test_an_id_that_names_no_job_is_not_found(client: httpx.AsyncClient, p
 
 
 async def test_the_fields_of_a_lease_may_be_sent_back(env: ApiEnvironment) -> None:
-    """Whoever sends back what it was given was refused for unknown fields."""
+    """A client that sent back the fields it had received was refused for unknown fields."""
     await env.submit()
     given = body_of(await env.client.get("/next-job?worker_id=w1&boot_id=b1"))
     lease = {name: given[name] for name in ("id", "worker_id", "boot_id", "fence", "lease_until", "attempts")}

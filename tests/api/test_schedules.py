@@ -98,7 +98,7 @@ async def test_a_schedule_is_paused_and_resumed(env: ApiEnvironment) -> None:
 
 
 async def test_the_same_key_runs_a_schedule_once(env: ApiEnvironment) -> None:
-    """The header was ignored: a reply that was lost and asked for again made a second job."""
+    """The header was ignored: a request that was repeated after a lost reply made a second job."""
     await create(env, cron="0 * * * *")
     first = await env.client.post("/v1/schedules/nightly/run-now", headers={"Idempotency-Key": "a"})
     again = await env.client.post("/v1/schedules/nightly/run-now", headers={"Idempotency-Key": '"a"'})

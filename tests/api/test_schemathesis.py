@@ -58,7 +58,7 @@ def check_sleep(payload: object) -> None:
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
-    """Serve on a loop of its own: schemathesis asks from this thread."""
+    """Serve on a loop of its own: schemathesis sends its requests from this thread."""
     place: Path = tmp_path_factory.mktemp("schemathesis") / "rota.db"
     addresses: list[str] = []
     ready = threading.Event()

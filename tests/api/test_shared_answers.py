@@ -99,7 +99,7 @@ async def test_an_update_of_the_stream_ends_what_was_shared(env: ApiEnvironment)
 
 
 async def test_a_change_of_a_topic_ends_what_was_shared(env: ApiEnvironment) -> None:
-    """A page asks again when its topic has changed: an answer from before would hide the change for seconds."""
+    """A page reads again when its topic has changed: an answer from before would hide the change for seconds."""
     path, jobs = "/v1/jobs?limit=100", 0
     follow = env.api.context.live.follow(None, [Topic("jobs")])
     await anext(follow)

@@ -45,8 +45,8 @@ async def test_a_job_tells_its_story_to_the_end(env: ApiEnvironment, remote: htt
         assert (await anext(story))[1:] == ("progress", {"progress": {"done": 1.0}})
         _, kind, log = await anext(story)
         assert (kind, [line["message"] for line in log["items"]], log["attempt"]) == ("log", ["one", "two"], 1)
-        number, kind, told = await anext(story)
-        assert (kind, told["status"], told["result"]) == ("job", "completed", 7)
+        number, kind, answer = await anext(story)
+        assert (kind, answer["status"], answer["result"]) == ("job", "completed", 7)
         assert [event async for event in story] == []
     async with remote.stream("GET", f"/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": number}) as response:
         assert [event async for event in events(response)] == []
@@ -79,7 +79,7 @@ async def test_the_live_stream_is_a_snapshot_and_then_what_changes(
 
 
 async def test_the_live_stream_shows_what_nobody_told_it(env: ApiEnvironment, remote: httpx.AsyncClient) -> None:
-    """It was done by another process, and the store, one on a server, does not tell of it."""
+    """It was done by another process, and the store, one on a server, does not notify of it."""
     async with remote.stream("GET", "/v1/events/stream") as response, asyncio.timeout(10):
         story = events(response)
         assert (await anext(story))[2]["stats"]["queue_depth"] == 0
@@ -125,7 +125,7 @@ async def test_streams_are_limited_and_end_when_the_server_stops() -> None:
 
 
 async def test_the_streams_of_one_caller_are_limited() -> None:
-    """Otherwise one caller could hold all that the server has, and nobody else could look."""
+    """Otherwise one caller could hold all streams of the server."""
     keys = (ApiKey.of("ada", "one"), ApiKey.of("bob", "two"))
     limits = Limits(streams=3, streams_per_caller=2)
     async with (

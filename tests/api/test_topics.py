@@ -120,7 +120,7 @@ async def test_a_watch_that_fails_unexpectedly_is_begun_again(
     look: str,
     topics: str,
 ) -> None:
-    """The stream stayed open and told nothing more."""
+    """The stream stayed open and sent nothing more."""
     calls, go_on = 0, getattr(where, look)
 
     async def fail_at_the_second(*arguments: Any) -> Any:  # noqa: ANN401 - as the function
@@ -134,12 +134,12 @@ async def test_a_watch_that_fails_unexpectedly_is_begun_again(
     async with asyncio.timeout(PATIENCE), remote.stream("GET", f"/v1/events/stream?topics={topics}") as response:
         lines = response.aiter_lines()
         await anext(lines)
-        told = asyncio.ensure_future(_told(lines))
-        while not told.done() or calls < 3:
+        answer = asyncio.ensure_future(_told(lines))
+        while not answer.done() or calls < 3:
             await env.store.beat([replace(WORKER, busy=calls % 4)])
             await env.store.insert([new_job(queue="mail")])
             await asyncio.sleep(0.3)
-        assert told.result()
+        assert answer.result()
     assert "nobody expected this" in caplog.text
 
 

@@ -64,7 +64,7 @@ async def test_an_unknown_field_is_refused(client: httpx.AsyncClient, route: Rou
     ],
 )
 async def test_a_condition_is_read_or_refused(client: httpx.AsyncClient, route: Route, name: bytes) -> None:
-    """Whoever sends one and is served would believe that it was heeded."""
+    """A client whose request is accepted would assume that the header had an effect."""
     response = await client.request(route.method, _address(route), headers={name.decode(): '"1"'})
     (field,) = fields_of(problem_of(response, 422))
     assert field.lower() == name.decode()
@@ -91,7 +91,7 @@ async def test_a_header_with_a_wrong_value_is_refused(client: httpx.AsyncClient,
 
 
 class _Noting(dict[bytes, bytes]):
-    """Headers that remember which of them were asked for."""
+    """Headers that record which of them were read."""
 
     asked: set[bytes]
 
@@ -136,10 +136,10 @@ async def test_the_number_of_the_last_event_has_bounds(env: ApiEnvironment) -> N
         async with client.stream("GET", "/v1/events/stream") as response:
             number = (await anext(response.aiter_lines())).removeprefix("id: ")
         boot = number.partition("-")[0]
-        told = {"Last-Event-ID": f"{boot}-{'1' * 5_000}"}
-        problem_of(await client.get("/v1/events/stream", headers=told), 422)
+        answer = {"Last-Event-ID": f"{boot}-{'1' * 5_000}"}
+        problem_of(await client.get("/v1/events/stream", headers=answer), 422)
         job = await env.submit()
-        problem_of(await client.get(f"/v1/jobs/{job['id']}/events", headers=told), 422)
+        problem_of(await client.get(f"/v1/jobs/{job['id']}/events", headers=answer), 422)
 
 
 async def test_an_empty_object_is_as_good_as_no_body(env: ApiEnvironment) -> None:

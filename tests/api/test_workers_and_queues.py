@@ -88,7 +88,7 @@ async def test_an_order_is_for_the_worker_that_was_seen_last_or_the_one_whose_bo
     await env.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "boot_id": "b0"}]})
     assert body_of(await env.client.post("/v1/workers/ada/quiet"), 202)["boot_id"] == "b0"
     assert body_of(await env.client.post("/v1/workers/b1/stop"), 202)["orders"]["stop"] is True
-    # What is wanted already is not recorded again.
+    # An order that holds already is not recorded again.
     await env.client.post("/v1/workers/ada/quiet")
     assert [one.target for one in await env.store.ledger()] == ["ada", "ada"]
 
@@ -124,9 +124,9 @@ async def test_the_census_survives_the_wire(env: ApiEnvironment) -> None:
     await env.dead()
     (await env.client.delete(f"/jobs/{(await env.submit())['id']}")).raise_for_status()
     shown = msgspec.json.decode((await env.client.get("/v1/stats")).content, type=Stats)
-    told, known = census_of(shown), await env.engine.census()
-    assert set(told.lanes) == set(known.lanes)
-    assert {state: count for state, count in known.finished.items() if count} == told.finished
+    answer, known = census_of(shown), await env.engine.census()
+    assert set(answer.lanes) == set(known.lanes)
+    assert {state: count for state, count in known.finished.items() if count} == answer.finished
 
 
 async def test_the_system_tells_what_it_is() -> None:
@@ -136,9 +136,14 @@ async def test_the_system_tells_what_it_is() -> None:
     async with api_environment(settings) as env:
         await env.store.beat([Member(Role.SCHEDULER, "s1", "b1")])
         env.clock.move(MINUTE / 6)
-        told = body_of(await env.client.get("/v1/system"))
+        answer = body_of(await env.client.get("/v1/system"))
         leader = body_of(await env.client.get("/leader"))
-    assert (told["version"], told["store"], told["schedulers"], told["uptime"]) == ("1.2.3", "sqlite", ["s1"], 10)
+    assert (answer["version"], answer["store"], answer["schedulers"], answer["uptime"]) == (
+        "1.2.3",
+        "sqlite",
+        ["s1"],
+        10,
+    )
     assert leader == {"current_leader": "me", "is_leader": True, "instance_id": "me"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from bench.systems.processes import ProcessGroup, cpu_seconds, families, memory_of
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
-#: Starts a child, which starts another in a session of its own, and tells both.
+#: Starts a child, which starts another in a session of its own, and prints both ids.
 PARENT = [
     sys.executable,
     "-c",

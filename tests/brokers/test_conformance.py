@@ -23,7 +23,7 @@ LONG = timedelta(seconds=60)
 
 @pytest_asyncio.fixture(params=["in_store", "redis_streams"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    """An engine whose lines, where there are any, somebody fills."""
+    """An engine with a running dispatcher, if the broker has dispatch queues."""
     if request.param == "in_store":
         async with in_store() as (store, broker):
             yield Engine(store, broker)
@@ -89,7 +89,7 @@ async def test_a_repeated_claim_gives_the_same_jobs_and_no_others(engine: Engine
     first = await engine.claim(wanted, wait=timedelta(seconds=5))
     assert first
     assert await engine.claim(wanted, wait=timedelta(seconds=5)) == first
-    # Whatever was handed over for the second time of asking must not be lost.
+    # Jobs that were handed over to the second request must not be lost.
     rest = 4 - len(first)
     async with asyncio.timeout(30):
         while rest:

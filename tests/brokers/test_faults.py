@@ -24,7 +24,7 @@ BATCH = 40
 
 
 class Crowd:
-    """Workers that claim and complete, and remember what they were told."""
+    """Workers that claim and complete, and record the answers."""
 
     def __init__(self, env: RedisEnvironment) -> None:
         self._stage = env
@@ -121,7 +121,7 @@ async def test_nothing_is_lost_or_done_twice_when_redis_is_harmed_under_load(
     for _ in range(4):
         submitted += [job.id for job in await env.submit(BATCH)]
         await crowd.has_done(len(submitted))
-        # The lines are filled while nobody takes from them; then the blow falls, in the midst of work.
+        # The dispatch queues are filled before the workers start; then the fault occurs during the work.
         crowd.may_work.clear()
         for priority in (2, 5, 9):
             submitted += [job.id for job in await env.submit(BATCH, priority=priority)]
@@ -133,7 +133,7 @@ async def test_nothing_is_lost_or_done_twice_when_redis_is_harmed_under_load(
     assert sorted(crowd.completed) == sorted(submitted)
     jobs = await env.store.get(submitted)
     assert {(job.state, job.crashes) for job in jobs} == {(State.COMPLETED, 0)}
-    # Nobody was given a lease that was not used: each job ran exactly once.
+    # No lease was given in vain: each job ran exactly once.
     assert {job.fence for job in jobs} == {1}
 
 
@@ -148,7 +148,7 @@ async def test_it_is_healed_without_a_restart_and_jobs_go_through_the_streams_ag
     await crowd.has_done(10)
     env.server.kill()
     await env.submit(10)
-    # Away: jobs run all the same, and everybody can see that it is away.
+    # Unavailable: jobs still run, and health shows it.
     await crowd.has_done(20)
 
     async def is_up() -> bool:

@@ -53,6 +53,6 @@ async def test_a_subscription_that_ends_late_takes_no_wake_up_from_the_next(brok
         with pytest.raises(asyncio.CancelledError):
             await leaving
         await broker.announce(["a"])
-        with pytest.raises(StopIteration) as told:
+        with pytest.raises(StopIteration) as answer:
             next(next_one)
-        assert told.value.value == {"a"}
+        assert answer.value.value == {"a"}

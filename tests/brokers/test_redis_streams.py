@@ -25,7 +25,7 @@ MAIL = Lane("default", "mail")
 
 
 async def attended(env: RedisEnvironment) -> None:
-    """Have somebody take jobs from the lane, so that it has room."""
+    """Take jobs from the lane, so that it has capacity."""
     broker = await env.broker()
     await broker.take(("default",), TYPES, 1)
 
@@ -36,8 +36,8 @@ async def test_ids_and_nothing_else_stand_in_a_stream_for_each_band(env: RedisEn
     jobs = [job for priority in (1, 3, 4, 6, 7, 10) for job in await env.submit(1, priority=priority)]
     assert await env.dispatch(dispatching) == 6
     found = {band: env.server.ask("XRANGE", env.key(band), "-", "+") for band in ("low", "normal", "high")}
-    told = {band: [fields for _, fields in entries] for band, entries in found.items()}
-    assert told == {
+    answer = {band: [fields for _, fields in entries] for band, entries in found.items()}
+    assert answer == {
         "low": [{"id": str(jobs[1].id)}, {"id": str(jobs[0].id)}],
         "normal": [{"id": str(jobs[3].id)}, {"id": str(jobs[2].id)}],
         "high": [{"id": str(jobs[5].id)}, {"id": str(jobs[4].id)}],
@@ -87,13 +87,13 @@ async def test_an_urgent_job_finds_its_place_although_the_line_of_the_others_is_
         await env.dispatch(dispatching)
         return env.entries("high")
 
-    # Somebody waits, so that the lane is kept; nobody takes anything.
+    # A subscriber waits, so that the lane is kept; no job is taken.
     with worker.broker.subscribe(("default",), TYPES):
         await high()
         await env.submit(20, priority=9)
         await until(high, lambda count: count == 20)
         assert env.entries("low") == WINDOW
-        # What found no room waits in the store.
+        # Jobs beyond the capacity wait in the store.
         assert await env.count(State.PENDING) == 50
         assert {job.priority for job in await take(worker, 20)} == {9}
 
@@ -110,7 +110,7 @@ async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(env
 async def test_a_claim_that_waits_keeps_its_own_lanes_and_no_others(
     env: RedisEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lane that nobody reads any more must not be filled because somebody waits for another type of its queue."""
+    """A lane without readers must not be filled because of a subscriber to another type of its queue."""
     monkeypatch.setattr(reader, "READ_SECONDS", 0.3)
     monkeypatch.setattr(dispatch, "REGISTERED_SECONDS", 3.0)
     dispatching, node = await env.engine(), await env.engine()
@@ -150,7 +150,7 @@ async def test_what_can_be_had_is_found_behind_what_cannot(env: RedisEnvironment
     (job,) = await env.submit(1)
     await env.dispatch(dispatching)
     await dispatching.cancel(gone, Actor("olga"))
-    # Not even a moment to wait, and nobody rings.
+    # Without a wait and without a wake-up.
     (held,) = await worker.claim(claim(limit=2, types=TYPES), wait=timedelta(0))
     assert held.id == job.id
 
@@ -238,7 +238,7 @@ async def test_a_dead_readers_entries_are_taken_over(env: RedisEnvironment, monk
 async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_is_dispatched_again(
     env: RedisEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else has filled the stream, or a dead reader holds very many: no job may be queued for ever."""
+    """Another program has filled the stream, or a dead reader holds very many: no job may be queued for ever."""
     monkeypatch.setattr(dispatch, "MOST_AUDITED", 3)
     monkeypatch.setattr(auditing, "GRACE", timedelta(0))
     dispatching = await env.engine()
@@ -261,7 +261,7 @@ async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_i
 async def test_a_dispatched_job_that_redis_has_lost_is_dispatched_again_and_runs_once(
     env: RedisEnvironment, monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    """A failover loses the last writes, and a dispatcher may die before the first: the store knows what is queued."""
+    """A failover loses the last writes, and a dispatcher may die before the first: the store has the queued jobs."""
     monkeypatch.setattr(auditing, "GRACE", timedelta(0))
     dispatching, worker = await env.engine(), await env.engine()
     await attended(env)
@@ -281,7 +281,7 @@ async def test_a_dispatched_job_that_redis_has_lost_is_dispatched_again_and_runs
             env.server.ask("DEL", *env.server.ask("KEYS", f"{env.stream}:*"))
     assert await dispatching.dispatch.audit(env.dispatch_queue(dispatching)) == (1 if loss == "entry" else 3)
     if loss == "everything":
-        # Who reads the lane is forgotten too, until somebody takes from it again.
+        # The readers of the lane are forgotten too, until one takes from it again.
         await attended(env)
     held: list[Job] = []
     await env.dispatch(dispatching)
@@ -374,7 +374,7 @@ async def test_a_claim_repeated_at_another_node_gets_its_answer_although_the_lin
     async def does_not_ask_the_store() -> bool:
         return await there.broker.take(("default",), TYPES, 2) is not None
 
-    # It has asked the store of itself within this second, and hears that the lines are filled.
+    # It has queried the store within this second, and is notified that the streams are filled.
     await until(does_not_ask_the_store, bool)
     assert await there.claim(wanted, wait=timedelta(0)) == first
 
@@ -402,6 +402,6 @@ async def test_a_follower_does_not_dispatch_and_workers_are_not_left_waiting(env
     worker = await env.engine()
     (job,) = await env.submit(1)
     (held,) = await take(worker)
-    # From the store itself: nobody fills the lines.
+    # From the store itself: no dispatcher fills the streams.
     assert held.id == job.id
     assert env.server.ask("EXISTS", env.key()) == 0

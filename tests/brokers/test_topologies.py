@@ -61,7 +61,7 @@ async def test_a_cluster_carries_work(cluster: ValkeyServer) -> None:
         async def is_ready() -> str:
             return str(cluster.ask("CLUSTER", "INFO"))
 
-        await until(is_ready, lambda told: "ok" in told)
+        await until(is_ready, lambda answer: "ok" in answer)
         await runs_through_streams(env)
         # Two queues lie in different slots; one claim reads both.
         await env.submit(3, queue="a{b}")
@@ -103,7 +103,7 @@ async def test_sentinel_follows_a_failover(guarded: tuple[ValkeyServer, str]) ->
         async def replicas() -> str:
             return str(first.ask("INFO", "replication"))
 
-        await until(replicas, lambda told: "online" in told)
+        await until(replicas, lambda answer: "online" in answer)
         first.kill()
-        # While nobody is in charge jobs run all the same, and afterwards through the streams of the other.
+        # Without a primary jobs still run, and afterwards through the streams of the new one.
         await runs_through_streams(env)

@@ -46,7 +46,7 @@ def add(a: int = 1, b: int = 2) -> int:
 
 @dataclass
 class Said:
-    """What a command printed, what the server knows then, and the ids that were noted."""
+    """The output of a command, the state of the server afterwards, and the ids that were noted."""
 
     out: str
     err: str

@@ -245,7 +245,7 @@ def test_a_blackout_by_rule_follows_the_zone_of_the_schedule_through_a_clock_cha
 
 @dataclass(slots=True)
 class CountedRule:
-    """A rule that counts how often it is asked."""
+    """A rule that counts its calls."""
 
     rule: CronExpression
     asked: int = 0
@@ -273,7 +273,7 @@ COSTS = [
 def test_a_year_of_sleep_costs_no_more_than_what_is_taken(
     rule: str, catch_up: CatchUp, limit: int, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty million fire times were missed. Counted in questions to the rule, because a clock would lie."""
+    """Thirty million fire times were missed. Counted in calls of the rule, because durations vary."""
     counted = CountedRule(room.rule_of(rule))
     monkeypatch.setattr(room, "rule_of", lambda _text: counted)
     recurring = schedule(

@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise, in a sentence."""
+    """One violated guarantee, in a sentence."""
 
     kind: Kind
     text: str
@@ -56,7 +56,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Promises:
-    """All that was asked and promised so far."""
+    """All requests and acknowledgements so far."""
 
     #: Ids of jobs that may exist, and of those that must.
     tried: set[int] = field(default_factory=set)
@@ -66,7 +66,7 @@ class Promises:
     #: The greatest fence given out for a job, and which claim got which.
     fences: dict[int, int] = field(default_factory=dict)
     claims: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Claims that were asked for and not answered.
+    #: Claims that were sent and not answered.
     unanswered: set[str] = field(default_factory=set)
     #: Jobs that ended: under which fence, in which state.
     finals: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -170,4 +170,4 @@ class Promises:
 
 
 def _nothing(*_: object) -> None:
-    """Some verbs promise nothing that could be looked up later."""
+    """Some verbs acknowledge nothing that could be checked later."""

@@ -48,11 +48,11 @@ class Child:
         return self.lines
 
     def kill(self) -> None:
-        """End it without a word of warning."""
+        """Kill it with SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
 
     def dismiss(self) -> None:
-        """Ask it to finish what it is doing, to close its store and to go."""
+        """Request it to finish its work, close its store and exit."""
         if self.control >= 0:
             os.close(self.control)
             self.control = -1

@@ -33,7 +33,7 @@ from rota.stores.sqlite.driver import SqliteConnection
 
 
 class Call(StrEnum):
-    """What SQLite asks of a disk."""
+    """The calls of SQLite to a disk."""
 
     OPEN = "open"
     READ = "read"

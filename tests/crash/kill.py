@@ -199,7 +199,7 @@ def _expect(status: int, expected: int, promises: Promises) -> None:
 
 
 def _judge_copy(path: Path, promises: Promises) -> list[Violation]:
-    """Verify a copy of the files of which nobody has any open: once as the store opens them, and what it left then."""
+    """Verify a copy of the files, which no process has open: once as the store opens it, and once as it closes it."""
     with memory_folder() as folder:
         lay_down(pick_up(path), folder)
         return [*asyncio.run(_open_and_check(folder / path.name)), *verify(folder / path.name, promises)]

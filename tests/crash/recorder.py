@@ -60,7 +60,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the load asked for or was told."""
+    """A request of the load, or an answer to it."""
 
     line: Line
 

@@ -106,7 +106,7 @@ async def test_a_long_reader_lets_the_log_grow_and_when_it_is_gone_the_log_is_bo
 
 
 async def test_a_reader_waits_while_another_process_repairs_the_log_and_is_served(tmp_path: Path) -> None:
-    """Readers wait for nobody, with this one exception: `database is locked` is not an answer."""
+    """Readers never wait, with this one exception: `database is locked` is not an answer."""
     path = tmp_path / DATABASE
     store = await SqliteStore.open(path)
     await store.insert(new_jobs(7))

@@ -21,7 +21,7 @@ STEADY_SECONDS = 1.0
 
 @dataclass
 class CutOff:
-    """A server that throws everybody out instead of dying."""
+    """A server that closes all connections instead of dying."""
 
     server: PostgresServer
     count: int = 0

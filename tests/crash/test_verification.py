@@ -25,7 +25,7 @@ from rota.stores.sqlite import SqliteStore
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A database in which a good deal has happened, and what was promised about it."""
+    """A database with a history of operations, and their acknowledgements."""
 
     image: dict[str, bytes]
     promises: Promises
@@ -78,7 +78,7 @@ def _kinds(violations: list[Violation]) -> set[Kind]:
 
 
 def _execute(path: Path, statement: str) -> int:
-    """Change a database behind everybody's back, and say how many rows were changed."""
+    """Change a database without the store, and return how many rows were changed."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA ignore_check_constraints = ON")
     changed = connection.execute(statement).rowcount

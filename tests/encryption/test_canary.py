@@ -32,7 +32,7 @@ WITH_KEY = {"ROTA_ENCRYPTION_KEYS": line(OLD), "PYTHONPATH": str(TESTS), "ROTA_L
 
 @pytest.fixture
 def client(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rota]:
-    """Return a program with the key that knows only the API."""
+    """Return a program with the key that uses the API only."""
     monkeypatch.setenv("ROTA_ENCRYPTION_KEYS", line(OLD))
     monkeypatch.chdir(system.folder)
     app = Rota(system.url)

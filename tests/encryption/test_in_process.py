@@ -39,11 +39,11 @@ def app(tmp_path: Path) -> Iterator[Rota]:
     def write(text: str) -> str:
         connection = sqlite3.connect(path)
         try:
-            told = current().step("tell", lambda: text, tx=connection)
+            answer = current().step("tell", lambda: text, tx=connection)
             connection.commit()
         finally:
             connection.close()
-        return told
+        return answer
 
     yield one
     one.close()
@@ -71,8 +71,8 @@ def test_every_way_to_submit_encrypts_and_the_worker_of_the_app_decrypts(app: Ro
     assert CANARY not in stored(app)
     with app.run():
         assert [handle.result(timeout=60) for handle in handles] == [CANARY] * len(handles)
-        told = app.tasks["write"].submit(CANARY)
-        assert told.result(timeout=60) == CANARY
+        answer = app.tasks["write"].submit(CANARY)
+        assert answer.result(timeout=60) == CANARY
         assert CANARY not in stored(app)
     rows = connection.execute("SELECT outcome FROM rota_step").fetchall()
     connection.close()

@@ -20,7 +20,7 @@ from rota.ports.wakeup import ClaimTopic, Topic, Wake
 
 
 class Keeping(FaultyStore):
-    """A store that seems to keep claims, takes its time, and tells what it is told to."""
+    """A store that seems to keep waiting claims, with a delay, and reports the topics that the test sets."""
 
     keeps_waiting_claims = True
     #: How long a claim takes.
@@ -30,7 +30,7 @@ class Keeping(FaultyStore):
         super().__init__(store)
         self.words: asyncio.Queue[Wake] = asyncio.Queue()
         self.asked: list[Claim] = []
-        #: What is at hand for who waits.
+        #: The jobs that are leased to waiting claims.
         self.at_hand: list[Job] = []
 
     def leased_meanwhile(self, _wanted: Claim) -> Sequence[Job]:
@@ -58,7 +58,7 @@ class Place:
         return asyncio.create_task(self.engine.claim(wanted, wait=5 * SECOND))
 
     async def put(self, *words: Topic) -> NewJob:
-        """Have somebody store a job, and tell these words of it."""
+        """Store a job as another process, and report these topics."""
         job = new_job()
         await self.faulty_store._store.insert([job])
         self.faulty_store.words.put_nowait(frozenset(words))

@@ -126,8 +126,8 @@ async def test_a_follow_up_takes_the_failure_of_its_job(env: EngineEnvironment) 
     (held,) = await env.engine.claim(claim())
     await env.report(held, Failed(failure().error, permanent=True))
     (leased,) = await claim_next(env)
-    told = json.loads(await env.engine.inputs.input_of(leased.id, leased.fence) or "")
-    assert (told["id"], told["type"]) == (to_text(parent.id), parent.type)
+    answer = json.loads(await env.engine.inputs.input_of(leased.id, leased.fence) or "")
+    assert (answer["id"], answer["type"]) == (to_text(parent.id), parent.type)
 
 
 async def test_a_stale_fence_gets_nothing(env: EngineEnvironment) -> None:

@@ -254,7 +254,7 @@ def test_a_timetable_that_cannot_be_read_only_makes_jobs_late() -> None:
 
 
 def test_a_question_that_is_repeated_may_look_ahead_again() -> None:
-    """Its first copy may still be on its way, and would bring jobs to nobody."""
+    """Its first copy may still be on its way, and would lease jobs that no worker receives."""
 
     async def act(place: Place) -> None:
         job = await place.submit(0.05)

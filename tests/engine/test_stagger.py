@@ -28,7 +28,7 @@ LATER = pytest.approx(HEAD_START_SECONDS, abs=1e-4)
 
 
 class Telling(FaultyStore):
-    """A store that tells what it is told to, and notes who asks for work when."""
+    """A store that reports the topics that the test sets, and records when each worker claims."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -61,7 +61,7 @@ class Place:
         return tasks
 
     async def tell(self, *words: Topic, jobs: int = 1) -> float:
-        """Let another process store jobs and tell of them; give when."""
+        """Store jobs as another process and report them; return when."""
         await self.faulty_store._store.insert([new_job() for _ in range(jobs)])
         self.faulty_store.words.put_nowait(frozenset(words))
         return asyncio.get_running_loop().time()

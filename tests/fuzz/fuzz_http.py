@@ -131,7 +131,7 @@ async def replay(seed: int, number: int) -> None:
 
 
 def main() -> int:
-    """Run as a script; 1 if a promise was broken."""
+    """Run as a script; 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--seed", type=int, default=1)

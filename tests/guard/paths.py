@@ -100,7 +100,7 @@ class _Uncounted:
 
 
 async def store_figures(name: str) -> Figures:
-    """Count what a store is asked to do. The same for every version of Python."""
+    """Count the statements of a store. The same for every version of Python."""
     match name:
         case "sqlite":
             steps = SqliteSteps()

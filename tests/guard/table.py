@@ -49,5 +49,5 @@ def complaints(table: Figures, seen: Figures) -> list[str]:
 
 
 def gone(table: Figures, seen: Figures, prefix: str) -> list[str]:
-    """Name the figures of a prefix that are in the table and that nobody measures any more."""
+    """Name the figures of a prefix that are in the table and are not measured any more."""
     return [name for name in table if name.startswith(prefix) and name not in seen]

@@ -125,7 +125,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
 
     # Faults that do not hide each other, at the same time: each has its 15 s from here.
     os.killpg(worker.pid, signal.SIGKILL)
-    # A host that is gone: nobody renews these leases, and nobody hands them back.
+    # A host that is lost: these leases are neither renewed nor handed back.
     deployment.claim(LOST, lease=1)
     deployment.kill_jobs(12)
     deployment.etcd.reset()
@@ -151,7 +151,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
 
 @contextmanager
 def writes_blocked(deployment: Deployment) -> Iterator[None]:
-    """Let no process write that it is alive, as a lock that someone has forgotten does. Reads still work."""
+    """Block all heartbeats, as a forgotten lock does. Reads still work."""
     system = deployment.system
     if deployment.store is None:
         other = sqlite3.connect(system.folder / system.store, isolation_level=None)

@@ -99,7 +99,7 @@ def test_an_interruption_gives_the_report_and_leaves_nothing(system: System) -> 
     report = report_of(printed)
     assert report["is_interrupted"]
     assert report["submitted"] > 0
-    # Whether the two requests that were under way made jobs, nobody knows.
+    # It is unknown whether the two requests that were under way made jobs.
     assert counts(system).get("pending", 0) <= 2
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 
 from journeys.system import System
-from proofs.cluster import told, troop
+from proofs.cluster import response_of, troop
 from proofs.processes import kill
 from proofs.recurring import judge, tick
 
@@ -17,7 +17,7 @@ ALL = {"scheduler", "api", "worker"}
 
 
 def leading(system: System) -> bool:
-    return bool(told(system, "/leader").get("is_leader"))
+    return bool(response_of(system, "/leader").get("is_leader"))
 
 
 def test_a_leader_that_is_stopped_or_killed_is_followed_by_the_other_and_no_occurrence_is_lost_or_doubled(
@@ -31,10 +31,10 @@ def test_a_leader_that_is_stopped_or_killed_is_followed_by_the_other_and_no_occu
         os.killpg(cast.processes[old].pid, signal.SIGSTOP)
         system.until(lambda: leading(other), bool)
         os.killpg(cast.processes[old].pid, signal.SIGCONT)
-        first_word = system.until(lambda: told(former, "/leader"), bool)
+        first_word = system.until(lambda: response_of(former, "/leader"), bool)
         assert not first_word["is_leader"], "stopped past its term, it must know without asking that it leads no more"
         instance = other.ask("GET", "/leader")["instance_id"]
-        system.until(lambda: told(former, "/leader"), lambda seen: seen.get("current_leader") == instance)
+        system.until(lambda: response_of(former, "/leader"), lambda seen: seen.get("current_leader") == instance)
         kill(cast.processes[1 - old])
         system.until(lambda: leading(former), bool)
         assert judge(former) > 0

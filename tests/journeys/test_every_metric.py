@@ -51,14 +51,14 @@ class Deployment:
     def start(self) -> None:
         system = self.system
         store = ("--store", self.database.through(system.store), "--broker", self.broker.url)
-        told = {"ROTA_KEEP_COMPLETED": "5s"}
-        system.start("scheduler", "--port", str(system.port), *store, environment=told)
+        variables = {"ROTA_KEEP_COMPLETED": "5s"}
+        system.start("scheduler", "--port", str(system.port), *store, environment=variables)
         system.until_up()
 
     def start_worker(self) -> None:
-        told = {"ROTA_API_URL": f"http://127.0.0.1:{self.api.port}"}
+        variables = {"ROTA_API_URL": f"http://127.0.0.1:{self.api.port}"}
         address = ("--worker-address", f"127.0.0.1:{self.worker_port}")
-        self.worker = self.system.start("worker", "--concurrency", "3", *address, environment=told)
+        self.worker = self.system.start("worker", "--concurrency", "3", *address, environment=variables)
 
     def submit(self, kind: str = "echo", **fields: object) -> str:
         job_id: str = self.system.ask("POST", "/v1/jobs", {"type": kind, **fields})["id"]
@@ -231,7 +231,7 @@ def resumed(deployment: Deployment) -> None:
 
 
 def idle(deployment: Deployment) -> None:
-    """Submit a job that nobody takes."""
+    """Submit a job that no worker takes."""
     deployment.ids["idle"] = deployment.submit("idle", queue="idle")
 
 

@@ -24,14 +24,14 @@ def test_a_handlers_lines_carry_its_job(system: System) -> None:
     said = {}
     for line in (system.folder / "log-0.txt").read_text().splitlines():
         with suppress(json.JSONDecodeError):
-            told = json.loads(line)
-            said[told["message"]] = {name: told.get(name) for name in ("job_id", "job_type", "attempt", "worker")}
+            answer = json.loads(line)
+            said[answer["message"]] = {name: answer.get(name) for name in ("job_id", "job_type", "attempt", "worker")}
     for name, message in TASKS.items():
         assert said[message] == {"job_id": ids[name], "job_type": name, "attempt": 1, "worker": "ada"}
 
 
 def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keeper(system: System) -> None:
-    """The lease-keeper process wrote text. It logs when nobody answers its renewals."""
+    """The lease-keeper process wrote text. It logs when its renewals are not answered."""
     api = system.start("api", "--port", str(system.port), "--db", system.store)
     system.until_up()
     worker = system.start("worker", "--log-format", "json", "--lease", "3s", "--drain-timeout", "1s")

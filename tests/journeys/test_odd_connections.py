@@ -127,8 +127,8 @@ def workers_behind_a_proxy(system: System) -> Iterator[Proxy]:
 
 
 def report(what: str, system: System, seconds: float, load: Load | None = None) -> str:
-    told = "" if load is None else f", answers {dict(load.statuses)}, slowest {load.longest_seconds:.1f} s"
-    return f"{what}: next job finished after {seconds:.1f} s, {ended(system)} of {len(system.started)} ended{told}"
+    summary = "" if load is None else f", answers {dict(load.statuses)}, slowest {load.longest_seconds:.1f} s"
+    return f"{what}: next job finished after {seconds:.1f} s, {ended(system)} of {len(system.started)} ended{summary}"
 
 
 def prove_reset(system: System, proxy: Proxy, what: str) -> None:

@@ -21,7 +21,7 @@ from rota.cli.main import main
 
 #: Nothing else in an output can be like it.
 CANARY = "kanarie7vogel"
-#: Where nobody listens.
+#: A port without a listener.
 AWAY = "127.0.0.1:9"
 
 #: Settings with the secret in them: each name and value is one way in which it can be given.
@@ -106,9 +106,14 @@ def _started(folder: Path, way: str, words: tuple[str, ...]) -> str:
     """Run a role that cannot start, or not for long, and give all that it wrote."""
     name, value = WAYS[way]
     clean = {key: known for key, known in os.environ.items() if not key.startswith("ROTA_")}
-    told = {"ROTA_LOG_LEVEL": "debug", "ROTA_START_TIMEOUT": "0.2s", "ROTA_PORT": "0", f"ROTA_{name.upper()}": value}
+    variables = {
+        "ROTA_LOG_LEVEL": "debug",
+        "ROTA_START_TIMEOUT": "0.2s",
+        "ROTA_PORT": "0",
+        f"ROTA_{name.upper()}": value,
+    }
     process = subprocess.Popen(
-        [sys.executable, "-m", "rota", *words], cwd=folder, env=clean | told, text=True, start_new_session=True,
+        [sys.executable, "-m", "rota", *words], cwd=folder, env=clean | variables, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -155,7 +160,7 @@ def waits() -> None:
 
     time.sleep(60)
 """
-#: What a server says to everyone who may ask.
+#: The answers of a server to all readers.
 PAGES = (
     "/health",
     "/metrics",

@@ -77,8 +77,8 @@ def test_a_killed_worker_on_the_database_itself_is_replaced(system: System) -> N
 @on_servers
 def test_the_store_says_which_migrations_it_has_seen_and_whether_it_is_sound(system: System) -> None:
     system.rota("db", "migrate", "--store", system.store)
-    told = system.rota("db", "status", "--store", system.store)
-    assert "0001" in told
-    assert "no" not in told.split()
+    output = system.rota("db", "status", "--store", system.store)
+    assert "0001" in output
+    assert "no" not in output.split()
     # The tests' own servers do not wait for the disk, and the check says so.
     system.rota("db", "check", "--store", system.store, code=0 if system.store.startswith("mysql") else 9)

@@ -43,8 +43,8 @@ def secured(system: System, ours: Authority) -> SecuredSystem:
     cert, key = ours.sign("server")
     for source, target in ((cert, "server.pem"), (key, "server.key")):
         shutil.copy(source, system.folder / target)
-    told = {"ROTA_CA_FILE": str(ours.cert), "ROTA_TLS_CERT": "server.pem", "ROTA_TLS_KEY": "server.key"}
-    return SecuredSystem(system.folder, system.store, variables=told, started=system.started)
+    variables = {"ROTA_CA_FILE": str(ours.cert), "ROTA_TLS_CERT": "server.pem", "ROTA_TLS_KEY": "server.key"}
+    return SecuredSystem(system.folder, system.store, variables=variables, started=system.started)
 
 
 def until_up(system: SecuredSystem, ca: Path, port: int | None = None, path: str = "/readyz") -> None:

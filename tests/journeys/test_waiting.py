@@ -65,17 +65,17 @@ def test_handlers_wait_through_deaths_of_workers_and_a_restart_of_the_rest(syste
     book.touch()
     server = ("scheduler", "--port", str(system.port), "--store", system.store)
     worker = ("worker", "--api-url", system.url, "--app", "onboarding:app", "--concurrency", "2")
-    told = {"PYTHONPATH": str(system.folder)}
+    variables = {"PYTHONPATH": str(system.folder)}
     system.start(*server)
     system.until_up()
-    system.start(*worker, environment=told)
+    system.start(*worker, environment=variables)
     payload = [{"args": [user, str(book)], "kwargs": {}} for user in USERS]
     ids = [
         system.ask("POST", "/v1/jobs", {"type": "onboard", "payload": one, "max_attempts": 20})["id"] for one in payload
     ]
     system.until(lambda: book.read_text(encoding="utf-8"), lambda text: "welcome" in text)
     kill(system, 1)
-    system.start(*worker, environment=told)
+    system.start(*worker, environment=variables)
     system.until(lambda: [system.job(one)["state"] for one in ids], lambda states: "blocked" in states)
     # Half of the events come while the worker is dead; then the scheduler, with the API, is killed too.
     kill(system, 2)
@@ -84,7 +84,7 @@ def test_handlers_wait_through_deaths_of_workers_and_a_restart_of_the_rest(syste
     kill(system, 0)
     system.start(*server)
     system.until_up()
-    system.start(*worker, environment=told)
+    system.start(*worker, environment=variables)
     for user in USERS:
         assert system.ask("POST", f"/v1/events/paid:{user}", {"payload": user})["is_new"] is bool(user % 2)
     for job_id in ids:

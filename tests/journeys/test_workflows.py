@@ -62,8 +62,8 @@ def etl(parts: int):
 
 
 def worker(system: System, *where: str, effects: Path) -> Popen[bytes]:
-    told = {"EFFECTS": str(effects)}
-    return system.start("worker", "--app", "tasks:app", "--concurrency", "4", *where, environment=told)
+    variables = {"EFFECTS": str(effects)}
+    return system.start("worker", "--app", "tasks:app", "--concurrency", "4", *where, environment=variables)
 
 
 def flow_of(system: System, effects: Path, url: str) -> tuple[Rota, Flow[str]]:

@@ -24,14 +24,14 @@ from proofs.recurring import judge, tick
 from servers.etcd import EtcdCluster, require_binary
 from servers.postgres import migrated_database, shared_server
 
-#: What is promised (G7): another leads so soon after the leader's death.
+#: The documented bound: how soon another process leads after the leader's death.
 FAILOVER_SECONDS = 10.0
 TERM_SECONDS = 6.0
 
 
 @dataclass
 class Troop:
-    """Schedulers that serve the API, workers straight on the store, and the etcd that they all ask."""
+    """Schedulers that serve the API, workers straight on the store, and the etcd that they all use."""
 
     stages: list[System]
     etcd: EtcdCluster | None
@@ -68,8 +68,8 @@ class Troop:
         self.first.until(lambda: alive(self.first), lambda seen: seen == names)
 
     def claims(self) -> list[int]:
-        """Say who says of itself that it leads; who cannot be asked does not."""
-        return [place for place, system in enumerate(self.stages) if told(system, "/leader").get("is_leader")]
+        """Return the processes that report that they lead; one that does not answer does not."""
+        return [place for place, system in enumerate(self.stages) if response_of(system, "/leader").get("is_leader")]
 
     def leader(self, but: int | None = None) -> int:
         """Wait until exactly one leads, and it is another than before."""
@@ -77,11 +77,11 @@ class Troop:
         return place
 
     def health(self) -> set[str]:
-        return {told(system, "/health").get("status", "silent") for system in self.stages}
+        return {response_of(system, "/health").get("status", "silent") for system in self.stages}
 
 
-def told(system: System, path: str) -> dict[str, Any]:
-    """Ask, and take silence for an answer. A stopped process takes connections and says nothing."""
+def response_of(system: System, path: str) -> dict[str, Any]:
+    """Send a request; None without an answer. A stopped process takes connections and says nothing."""
     with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
         answer: dict[str, Any] = replace(system, answer_within=2.0).ask("GET", path)
         return answer
@@ -109,7 +109,7 @@ def troop(system: System, *, schedulers: int, nodes: int = 3) -> Iterator[Troop]
 
 
 def leader_killed(system: System, *, times: int, nodes: int = 3) -> str:
-    """Kill the leader with -9 under load, again and again. Without nodes of etcd the store settles who leads."""
+    """Kill the leader with -9 under load, again and again. Without nodes of etcd the store elects the leader."""
     with troop(system, schedulers=3, nodes=nodes) as cast:
         cast.start(workers=2)
         tick(cast.first)
@@ -140,7 +140,7 @@ def leader_stopped(system: System, *, times: int) -> str:
             os.killpg(cast.processes[old].pid, signal.SIGSTOP)
             new = cast.leader(but=old)
             os.killpg(cast.processes[old].pid, signal.SIGCONT)
-            seen = cast.stages[old].until(lambda: told(cast.stages[old], "/leader"), bool)  # noqa: B023 - at once
+            seen = cast.stages[old].until(lambda: response_of(cast.stages[old], "/leader"), bool)  # noqa: B023 - at once
             assert not seen["is_leader"], f"stopped past its term, it still believes to lead: {seen}"
             assert cast.leader() == new
         fired = judge(cast.first)

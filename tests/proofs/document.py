@@ -26,7 +26,7 @@ from servers.valkey import require_binary as require_valkey
 
 @contextmanager
 def cluster(system: System) -> Iterator[System]:
-    """Start all of it, with nothing but the document's own variables; the first scheduler is asked."""
+    """Start the deployment with the variables of an older system; requests go to the first scheduler."""
     etcd, valkey = EtcdCluster(require_etcd(), 3), ValkeyServer(require_valkey())
     with asyncio.Runner() as runner:
         lent = migrated_database(shared_server())
@@ -59,7 +59,7 @@ def cluster(system: System) -> Iterator[System]:
 
 
 def walk(system: System) -> None:
-    """Ask for all that the document asks for, and find it as the document shows it."""
+    """Send the requests of the older system, and check the responses."""
     asked = {"payload": "task data", "priority": 5, "dedupe_key": "unique-key", "schedule_at": "2024-12-25T10:00:00Z"}
     job = system.ask("POST", "/jobs", asked)
     assert {"id", "status", "created_at"} <= job.keys()
@@ -68,10 +68,10 @@ def walk(system: System) -> None:
     assert done["worker_id"] in {"worker-1", "worker-2"}
     assert done["started_at"] <= done["completed_at"]
     assert isinstance(system.ask("GET", "/jobs?status=pending"), list)
-    health = system.until(lambda: system.ask("GET", "/health"), lambda told: told["status"] == "healthy")
+    health = system.until(lambda: system.ask("GET", "/health"), lambda answer: answer["status"] == "healthy")
     assert health["coordinator_health"] is True
     assert {"instance_id", "is_leader", "timestamp"} <= health.keys()
-    leader = system.until(lambda: system.ask("GET", "/leader"), lambda told: bool(told["current_leader"]))
+    leader = system.until(lambda: system.ask("GET", "/leader"), lambda answer: bool(answer["current_leader"]))
     assert leader["is_leader"] == (leader["current_leader"] == leader["instance_id"])
     counted = {"timestamp", "pending_jobs", "queued_jobs", "running_jobs", "completed_jobs", "failed_jobs"}
     assert (
@@ -88,7 +88,7 @@ def prove(system: System, *, requests: int = 10_000, at_once: int = 100) -> str:
     with cluster(system):
         walk(system)
         before, begun = states(system)["completed"], time.monotonic()
-        told = subprocess.run(
+        output = subprocess.run(
             [
                 ab,
                 "-n",
@@ -109,12 +109,12 @@ def prove(system: System, *, requests: int = 10_000, at_once: int = 100) -> str:
         system.until(lambda: states(system)["completed"], lambda count: count == before + requests, seconds=300)
         seconds = time.monotonic() - begun
         left = {name: count for name, count in states(system).items() if count and name != "completed"}
-    figures = dict(re.findall(r"^([A-Z][\w -]+?):? +([\d.]+)", told, re.MULTILINE))
-    assert float(figures["Complete requests"]) == requests, told
-    assert float(figures["Failed requests"]) == 0, told
-    assert "Non-2xx" not in told, told
+    figures = dict(re.findall(r"^([A-Z][\w -]+?):? +([\d.]+)", output, re.MULTILINE))
+    assert float(figures["Complete requests"]) == requests, output
+    assert float(figures["Failed requests"]) == 0, output
+    assert "Non-2xx" not in output, output
     assert not left, left
-    p99 = re.search(r"^ *99% +(\d+)", told, re.MULTILINE)
+    p99 = re.search(r"^ *99% +(\d+)", output, re.MULTILINE)
     return (
         f"{requests:,} requests, {at_once} at once: 0 failed, {figures['Requests per second']} a second, p99"
         f" {p99[1] if p99 else '?'} ms; all {requests:,} jobs completed {seconds:.1f} s after the first request"

@@ -49,10 +49,10 @@ def idle(system: System, *, seconds: float) -> str:
     time.sleep(seconds)
     share = (_cpu_seconds(process.pid) - before) / (time.monotonic() - begun)
     resident = _resident_bytes(process.pid)
-    told = f"{share * 100:.2f} % CPU over {seconds:.0f} s, {resident / 1e6:.1f} MB resident"
-    assert share < 0.01, told
-    assert resident < 70e6, told
-    return told
+    summary = f"{share * 100:.2f} % CPU over {seconds:.0f} s, {resident / 1e6:.1f} MB resident"
+    assert share < 0.01, summary
+    assert resident < 70e6, summary
+    return summary
 
 
 def _cpu_seconds(pid: int) -> float:

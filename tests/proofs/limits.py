@@ -41,14 +41,14 @@ class Scale:
 
 def on_each_store(system: System, scale: Scale) -> str:
     """Run the proof on SQLite, PostgreSQL and MariaDB."""
-    told = [f"sqlite: {prove(replace(system, store=str(system.folder / 'limits.db')), scale)}"]
+    summary = [f"sqlite: {prove(replace(system, store=str(system.folder / 'limits.db')), scale)}"]
     for name, lent in (("postgres", migrated_database(shared_server())), ("mariadb", empty_database())):
         with asyncio.Runner() as runner:
             url = runner.run(lent.__aenter__())
             with own_stage(system, name, url) as own:
-                told.append(f"{name}: {prove(own, scale)}")
+                summary.append(f"{name}: {prove(own, scale)}")
             runner.run(lent.__aexit__(None, None, None))
-    return "; ".join(told)
+    return "; ".join(summary)
 
 
 @contextmanager
@@ -87,10 +87,10 @@ def prove(system: System, scale: Scale) -> str:
     assert "limit " not in system.rota("db", "check", "--store", system.store, code=code)
     for process in workers:
         process.terminate()
-    told = judge(log, kills)
+    summary = judge(log, kills)
     server.terminate()
     ends = f"{count} jobs, {len(dead)} of them dead after three kills"
-    return f"{ends}, {told}, {len(kills)} workers killed, 0 held at the end"
+    return f"{ends}, {summary}, {len(kills)} workers killed, 0 held at the end"
 
 
 def _submit(system: System, scale: Scale) -> int:

@@ -51,13 +51,13 @@ def steady_load(system: System, *, seconds: float, rate: float = 25) -> str:
     warm = seconds * _WARM_UP_SHARE
     kept = [reading for reading in readings if reading[0] >= warm]
     slopes = [slope([(at, values[part]) for at, *values in kept]) * 3600 for part in range(2)]
-    told = (
+    summary = (
         f"{submitted:,} jobs in {seconds:.0f} s; resident {readings[0][1]:.1f} MB at first, {kept[0][1]:.1f} after"
         f" {warm:.0f} s, {readings[-1][1]:.1f} at the end; from then on {slopes[0]:+.2f} MB/h resident,"
         f" {slopes[1]:+.2f} MB/h anonymous"
     )
-    assert slopes[1] <= 0.5 or seconds < 3600, told
-    return told
+    assert slopes[1] <= 0.5 or seconds < 3600, summary
+    return summary
 
 
 def slope(points: list[tuple[float, float]]) -> float:

@@ -68,14 +68,14 @@ def prove(system: System, *, seconds: float) -> str:
     taken = time.monotonic() - begun
     harmed = [job for one in good if (job := _end(system, one, seconds))["result"] != 2]
     assert not harmed, harmed[:3]
-    told = {name: (job["status"], job["attempts"], job.get("reason")) for name, job in ended.items()}
-    assert told["blocks_the_loop"][:1] == ("completed",), told
-    assert told["holds_the_gil"][:1] == ("completed",), told
-    assert (told["leaves"][0], told["leaves"][2], ended["leaves"]["crashes"]) == ("dead", "poison", 3), told
-    assert (told["gives_an_object"][0], told["gives_an_object"][2]) == ("dead", "permanent"), told
-    assert (told["raises_unspeakable"][0], told["raises_unspeakable"][2]) == ("dead", "exhausted"), told
+    answer = {name: (job["status"], job["attempts"], job.get("reason")) for name, job in ended.items()}
+    assert answer["blocks_the_loop"][:1] == ("completed",), answer
+    assert answer["holds_the_gil"][:1] == ("completed",), answer
+    assert (answer["leaves"][0], answer["leaves"][2], ended["leaves"]["crashes"]) == ("dead", "poison", 3), answer
+    assert (answer["gives_an_object"][0], answer["gives_an_object"][2]) == ("dead", "permanent"), answer
+    assert (answer["raises_unspeakable"][0], answer["raises_unspeakable"][2]) == ("dead", "exhausted"), answer
     errors = {name: job["error"]["message"][:60] for name, job in ended.items() if job["error"]}
-    return f"{told} in {taken:.0f} s, 200 of 200 others completed; {errors}"
+    return f"{answer} in {taken:.0f} s, 200 of 200 others completed; {errors}"
 
 
 def _end(system: System, job_id: str, seconds: float) -> dict[str, Any]:

@@ -87,15 +87,15 @@ def prove(system: System, name: str, strike: Callable[[], None], *, times: int) 
     jobs = {job["id"]: job for job in all_jobs(system, "echo")}
     lost = load.acknowledged - set(jobs)
     unfinished = [one for one in load.acknowledged if one in jobs and jobs[one]["status"] != "completed"]
-    told = (
+    summary = (
         f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} not done"
         f", {load.refusals} refusals; rate {HEAL_SECONDS / 2:.0f}-{HEAL_SECONDS:.0f} s after its return as a share of"
         f" the former: lowest {min(shares):.2f}, all {[round(one, 2) for one in shares]}"
     )
-    assert not lost, told
-    assert not unfinished, told
-    assert min(shares) >= 0.9, told
-    return told
+    assert not lost, summary
+    assert not unfinished, summary
+    assert min(shares) >= 0.9, summary
+    return summary
 
 
 def completed_per_second(system: System, seconds: float) -> float:

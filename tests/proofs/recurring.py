@@ -16,7 +16,7 @@ from journeys.system import System
 from proofs.processes import all_jobs, kill, server, worker
 
 SCHEDULES = 3
-#: What the schedules run, and nobody else.
+#: The job type of the schedules only.
 TICK = "demo"
 
 

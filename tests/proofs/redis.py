@@ -23,7 +23,7 @@ STREAM = "jobs"
 
 
 def strikes(server: ValkeyServer) -> dict[str, Callable[[], None]]:
-    """Say in which ways it is harmed."""
+    """Return the faults of Redis."""
 
     def restart() -> None:
         server.kill()
@@ -58,7 +58,7 @@ def strikes(server: ValkeyServer) -> dict[str, Callable[[], None]]:
 
 
 def redis_dies(folder: Path, *, times: int) -> str:
-    """Harm it in every way, one way after the other, each as often as asked."""
+    """Cause each fault, one after the other, as often as given."""
     store, server = PostgresServer(require_binaries(), {}), ValkeyServer(require_binary())
     ways = strikes(server)
     order = cycle(ways.values())
@@ -69,10 +69,10 @@ def redis_dies(folder: Path, *, times: int) -> str:
     try:
         with open_system(folder, store.dsn()) as system:
             system.variables = {"REDIS_URL": f"127.0.0.1:{server.port}", "REDIS_STREAM_NAME": STREAM}
-            told = prove(system, f"Redis harmed ({', '.join(ways)})", strike, times=times * len(ways))
+            summary = prove(system, f"Redis harmed ({', '.join(ways)})", strike, times=times * len(ways))
             again = [job["id"] for job in all_jobs(system, "echo") if job["attempts"] > 1]
-            assert not again, f"{told}; {len(again)} ran more than once"
-            return f"{told}; none ran more than once"
+            assert not again, f"{summary}; {len(again)} ran more than once"
+            return f"{summary}; none ran more than once"
     finally:
         server.remove()
         store.remove()

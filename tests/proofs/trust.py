@@ -27,7 +27,7 @@ CANDIDATES = 5
 
 @dataclass
 class Trust:
-    """From when until when a holder trusts the lead of a term."""
+    """From when until when a holder assumes that it leads, and in which term."""
 
     holder: str
     term: int
@@ -75,7 +75,7 @@ async def _stand(cluster: EtcdCluster, name: str, rng: random.Random, trusts: li
                     trust = Trust(name, found.term, time.monotonic(), asked + trusted_seconds(LASTING))
                     trusts.append(trust)
                     if rng.random() < 0.05:
-                        # Whoever resigns trusts no more from before it says so.
+                        # A holder that resigns stops assuming that it leads before it reports that.
                         trust.until = time.monotonic()
                         await coordinator.resign("lead", name)
             # Mostly a beat; now and then as long as one that was stopped, or at the very end of its time.

@@ -46,9 +46,9 @@ async def callback(numbers: list[int]) -> list[int]:
 def on_each_store(system: System, *, groups: int, stores: str | None = None) -> str:
     """Run the proof on SQLite, PostgreSQL and MariaDB, or on those that are named."""
     chosen = (stores or "sqlite,postgres,mariadb").split(",")
-    told = []
+    summary = []
     if "sqlite" in chosen:
-        told.append(f"sqlite: {prove(replace(system, store=str(system.folder / 'groups.db')), groups=groups)}")
+        summary.append(f"sqlite: {prove(replace(system, store=str(system.folder / 'groups.db')), groups=groups)}")
     for name in ("postgres", "mariadb"):
         if name not in chosen:
             continue
@@ -56,9 +56,9 @@ def on_each_store(system: System, *, groups: int, stores: str | None = None) -> 
         with asyncio.Runner() as runner:
             url = runner.run(lent.__aenter__())
             with own_stage(system, name, url) as own:
-                told.append(f"{name}: {prove(own, groups=groups)}")
+                summary.append(f"{name}: {prove(own, groups=groups)}")
             runner.run(lent.__aexit__(None, None, None))
-    return "; ".join(told)
+    return "; ".join(summary)
 
 
 def prove(system: System, *, groups: int) -> str:

@@ -40,7 +40,7 @@ from simulation.loop import run
 
 MINUTE = 60.0
 SETTLING_SECONDS = 20.0
-#: How often servers are asked in a minute to hear of work: PostgreSQL for an echo, MariaDB to wait and to sit lower.
+#: Statements in a minute to wait for work: PostgreSQL for an echo, MariaDB to wait and to sit lower.
 HEARING = max(MINUTE / PROBE_SECONDS, 2 * MINUTE / (CHECK_SECONDS * CHECKS))
 #: At most one a second, all in all.
 ALLOWED = MINUTE - HEARING
@@ -64,7 +64,7 @@ class House:
         self._store = store
 
     async def start(self, name: str, roles: set[Role]) -> FaultyStore:
-        """Start the parts of a process, and give the line over which they ask the store."""
+        """Start the components of a process, and return the recording store that they use."""
         faulty_store = FaultyStore(self._store)
         seen = cast("Store", faulty_store)
         loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class House:
 
 
 def asked_in_a_minute(kind: str, *, beside: str | None = None) -> Counter[str]:
-    """Count what an idle process asks in a minute, once it has come to rest."""
+    """Count the statements of an idle process in a minute."""
 
     async def story() -> Counter[str]:
         loop = asyncio.get_running_loop()

@@ -37,7 +37,7 @@ BODIES: Final[Mapping[str, object]] = {
     "BreakerOpen": {},
     "BreakerClose": {},
 }
-#: Things that anyone may name; asking for one that nobody has made is not an error, or makes it.
+#: Things that any caller may name; a request for one that does not exist is not an error, or makes it.
 NAMED: Final = ("queues", "limits", "breakers", "events", "cluster", "locks")
 READS: Final = sorted(
     route.path
@@ -124,12 +124,12 @@ async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown
 
 
 def _never_made(name: str) -> str:
-    """Return a name of the same form that nobody has made."""
+    """Return a name of the same form that does not exist."""
     return name.replace("acme", "none") if "acme" in name else name[:-3] + ("000" if name[-3:] != "000" else "111")
 
 
 def _stripped(text: str, name: str) -> str:
-    """Leave out the name that was asked for, and times."""
+    """Leave out the name that was requested, and times."""
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text).replace(name, "NAME")
 
 

@@ -118,7 +118,7 @@ async def test_without_a_token_a_worker_stays_on_its_machine(link: Link) -> None
 
 
 class Giving:
-    """A source that gives what it is told to."""
+    """A source that returns what the test sets."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs

@@ -145,7 +145,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def stuck() -> int:
-    """Let a job be due that cannot be moved, for a minute; gives how often the timetable was asked for."""
+    """Let a job be due that cannot be moved, for a minute; return how often the timetable was read."""
     async with night() as one:
         await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
         await asyncio.sleep(61)

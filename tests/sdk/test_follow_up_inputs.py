@@ -38,10 +38,10 @@ def submit_both(app: Rota) -> None:
     app.tasks["work"].submit(4)
     assert seen.get(timeout=30) == {"double": 8}
     failed = app.tasks["work"].submit(-1)
-    told = seen.get(timeout=30)
-    assert (told["id"], told["type"], told["state"]) == (failed.id, "work", "dead")
-    assert told["error"] == {"kind": "GiveUp", "message": "negative"}
-    assert told["payload"] == {"args": [-1], "kwargs": {}}
+    answer = seen.get(timeout=30)
+    assert (answer["id"], answer["type"], answer["state"]) == (failed.id, "work", "dead")
+    assert answer["error"] == {"kind": "GiveUp", "message": "negative"}
+    assert answer["payload"] == {"args": [-1], "kwargs": {}}
 
 
 def test_a_follow_up_takes_the_result_or_the_failure(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class MariadbServer:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the server, cutting whoever is connected off."""
+        """End the server, closing all connections."""
         self._end(signal.SIGTERM)
 
     def remove(self) -> None:
@@ -158,7 +158,7 @@ class MariadbServer:
             time.sleep(0.02)
 
     def _answers(self) -> bool:
-        """Whether the server greets whoever calls, and is this one: its pid file says so."""
+        """Whether the server accepts connections, and is this one by its pid file."""
         assert self.process is not None
         try:
             if (self.folder / "pid").read_text().strip() != str(self.process.pid):
@@ -170,7 +170,7 @@ class MariadbServer:
 
 
 def _owner() -> Sequence[pwd.struct_passwd]:
-    """Say who shall own the server, if it must not be us."""
+    """Return the user to run the server as, if it must not run as root."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
 
 

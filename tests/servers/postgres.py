@@ -116,7 +116,7 @@ class PostgresServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """End the server, cutting whoever is connected off."""
+        """End the server, closing all connections."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
@@ -162,7 +162,7 @@ class PostgresServer:
 
 
 def _owner() -> list[pwd.struct_passwd]:
-    """Say who shall own the server, if it must not be us."""
+    """Return the user to run the server as, if it must not run as root."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
 
 
@@ -198,7 +198,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process still holds anything; in a container nobody may come to bury the dead."""
+    """Whether a process still runs; in a container zombies may never be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -257,7 +257,7 @@ async def new_database(server: PostgresServer) -> AsyncIterator[str]:
         await _run(server.dsn(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
-#: Who is still connected is cut off. Deleting a few rows is quicker than truncating, which makes new files.
+#: Open connections are closed. Deleting a few rows is quicker than truncating, which makes new files.
 _CLEAR: Final = """
 DO $$
 DECLARE
@@ -309,7 +309,7 @@ def clear(dsn: str) -> None:
         try:
             _cleaners[dsn].execute(_CLEAR)
         except psycopg.OperationalError:
-            # The test has cut off whoever was connected.
+            # The test has closed the connections.
             _cleaners.pop(dsn).close()
         else:
             return

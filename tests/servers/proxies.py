@@ -115,7 +115,7 @@ class Proxy:
         self._do(act)
 
     def lose_all(self) -> None:
-        """Carry nothing more over the connections there are and tell nobody, as a router that forgets them does."""
+        """Drop all further data of the open connections, as a router that has lost their state does."""
 
         def act() -> None:
             for one in self._connections:
@@ -124,7 +124,7 @@ class Proxy:
         self._do(act)
 
     def swallow(self) -> None:
-        """Carry nothing more over any connection, also over those that are still to come, and tell nobody."""
+        """Drop all further data of all connections, also of new ones."""
 
         def act() -> None:
             self._behave(swallows=True)
@@ -234,7 +234,7 @@ class Proxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close a connection so that the other side is told of a reset."""
+    """Close a connection with a reset (RST)."""
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.fileno() >= 0:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

@@ -64,7 +64,7 @@ async def record(url: str, statement: str) -> None:
 
 
 async def test_a_store_of_a_newer_release_is_not_opened(migrated_by_another: str) -> None:
-    """Nobody noticed: an older process went on writing as if nothing had changed."""
+    """There was no error: an older process went on writing as if nothing had changed."""
     with pytest.raises(SchemaTooNew, match=NEWER):
         await open_store(migrated_by_another)
 
@@ -114,9 +114,9 @@ def test_the_status_lists_it_as_unknown(newer: str, capfd: pytest.CaptureFixture
 
 def test_migrating_refuses_and_says_what_to_install(newer: str, said: Says) -> None:
     assert main(["db", "migrate", "--store", newer]) == Exit.CONFLICT
-    told = said()
-    assert NEWER in told
-    assert "fix: install the release" in told
+    output = said()
+    assert NEWER in output
+    assert "fix: install the release" in output
 
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])

@@ -31,7 +31,7 @@ from rota.telemetry.prometheus import OPEN_METRICS, PLAIN_TEXT, exposition, is_a
 
 
 class Timer:
-    """A steady clock, moved by hand."""
+    """A steady clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -56,10 +56,10 @@ def named(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
 def test_a_run_is_a_part_of_its_submitters_trace(exporter: InMemorySpanExporter, app: Rota, task: str) -> None:
     tracer = trace.get_tracer("test")
     with app.run(), tracer.start_as_current_span("request") as request:
-        told = app.tasks[task].submit().result(timeout="30s")
+        answer = app.tasks[task].submit().result(timeout="30s")
     root = request.get_span_context()
     run, claim = named(exporter, f"run {task}"), named(exporter, "claim")
-    assert told == f"{root.trace_id:032x}"
+    assert answer == f"{root.trace_id:032x}"
     assert run.parent is not None
     assert (run.context.trace_id, run.parent.span_id) == (root.trace_id, root.span_id)
     assert [link.context.span_id for link in claim.links] == [root.span_id]

@@ -103,7 +103,7 @@ def test_every_end_of_a_job_is_told_signed_and_thin(system: System) -> None:
     with receiver() as (url, inbox):
         secret = add(system, url, queues=["mail"])["secret"]
         ends = {"succeeded": "job.completed", "failed": "job.dead", "cancel": "job.cancelled"}
-        told = {}
+        answer = {}
         for end, event in ends.items():
             job = system.ask("POST", "/v1/jobs", {"type": "a", "queue": "mail", "max_attempts": 1, "payload": "geheim"})
             other = system.ask("POST", "/v1/jobs", {"type": "a", "queue": "other", "max_attempts": 1})
@@ -116,7 +116,7 @@ def test_every_end_of_a_job_is_told_signed_and_thin(system: System) -> None:
                 report = {"id": leased["id"], "fence": leased["fence"], "outcome": end}
                 report |= {"error": {"kind": "OSError", "message": "geheim"}} if end == "failed" else {}
                 system.ask("POST", "/v1/leases:settle", {"reports": [report]})
-            told[event] = job["id"]
+            answer[event] = job["id"]
         for _ in ends:
             headers, body = inbox.get(timeout=60)
             message = json.loads(body)
@@ -124,10 +124,10 @@ def test_every_end_of_a_job_is_told_signed_and_thin(system: System) -> None:
             assert not is_signed(headers, body, "whsec_" + base64.b64encode(bytes(32)).decode())
             assert headers["content-type"] == "application/cloudevents+json"
             assert (message["specversion"], message["source"], message["id"]) == ("1.0", "rota", headers["webhook-id"])
-            assert told.pop(message["type"]) == message["subject"] == message["data"]["id"]
+            assert answer.pop(message["type"]) == message["subject"] == message["data"]["id"]
             assert b"geheim" not in body
             assert len(body) < 20_000
-        assert not told
+        assert not answer
         system.ask("POST", "/v1/queues/mail/pause", {"reason": "deploy"})
         assert json.loads(inbox.get(timeout=60)[1])["type"] == "queue.paused"
         system.until(lambda: {one["status"] for one in deliveries(system)}, lambda states: states == {"completed"})

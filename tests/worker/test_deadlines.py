@@ -225,13 +225,13 @@ async def test_work_that_is_done_in_spite_of_a_timeout_counts(env: WorkerEnviron
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_a_cancel_reaches_a_running_handler_within_a_beat(env: WorkerEnvironment, kind: str) -> None:
     begun = threading.Event()
-    told: list[float] = []
+    times: list[float] = []
 
     def sync() -> None:
         begun.set()
         while not current().cancelled():
             time.sleep(0.005)
-        told.append(time.monotonic())
+        times.append(time.monotonic())
         raise Cancelled
 
     async def coroutine() -> None:
@@ -239,7 +239,7 @@ async def test_a_cancel_reaches_a_running_handler_within_a_beat(env: WorkerEnvir
         try:
             await asyncio.sleep(60)
         finally:
-            told.append(time.monotonic())
+            times.append(time.monotonic())
 
     handler = handler_of(sync if kind == "thread" else coroutine, type="long")
     async with env.worker(handler, lease=LEASE, beat=BEAT):
@@ -250,7 +250,7 @@ async def test_a_cancel_reaches_a_running_handler_within_a_beat(env: WorkerEnvir
         job = await env.end_of(job_id)
     assert (job.state, job.reason) == (State.CANCELLED, Reason.CANCEL_REQUESTED)
     # One beat, and what a busy machine adds.
-    assert told[0] - asked < BEAT.total_seconds() + 1
+    assert times[0] - asked < BEAT.total_seconds() + 1
 
 
 async def test_the_job_of_a_thread_that_ignores_its_cancel_is_cancelled_nevertheless(

@@ -57,7 +57,7 @@ class Overtaken(RecordingSource):
 
 
 async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_its_lease(env: WorkerEnvironment) -> None:
-    """The worker asked once for the jobs of its last claim, and its request overtook the claim."""
+    """The worker repeated its last claim once, and the repetition overtook the claim."""
 
     async def quick() -> None:
         return
@@ -237,7 +237,7 @@ async def test_a_worker_whose_source_does_not_answer_ends_within_its_time(
     await env.submit("endless" if is_busy else "quick")
     await asyncio.to_thread(begun.wait, 20)
     silent.set()
-    told = time.monotonic()
+    stopped_at = time.monotonic()
     worker.stop()
     await running
-    assert time.monotonic() - told < seconds + 0.5
+    assert time.monotonic() - stopped_at < seconds + 0.5

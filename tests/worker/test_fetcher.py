@@ -164,11 +164,11 @@ async def test_a_worker_without_handlers_claims_nothing(env: WorkerEnvironment) 
 
 
 async def test_a_worker_makes_itself_known_and_says_when_it_drains(env: WorkerEnvironment) -> None:
-    told: list[Member] = []
+    answer: list[Member] = []
     heard = asyncio.Event()
 
     async def announce(member: Member) -> None:
-        told.append(member)
+        answer.append(member)
         heard.set()
 
     async def quick() -> None:
@@ -176,7 +176,7 @@ async def test_a_worker_makes_itself_known_and_says_when_it_drains(env: WorkerEn
 
     async with env.worker(quick, announce_member=announce, queues=("a", "b"), concurrency=3):
         await asyncio.wait_for(heard.wait(), 10)
-    first, last = told[0], told[-1]
+    first, last = answer[0], answer[-1]
     assert (first.role, first.name, first.queues, first.types, first.slots) == (
         Role.WORKER, "ada", ("a", "b"), ("quick",), 3,
     )  # fmt: skip

@@ -32,7 +32,7 @@ async def run_hand_back(source: RecordingSource, worker: DeadWorker, seconds: fl
 
 
 async def claimed(env: WorkerEnvironment, claim_id: str, **fields: Any) -> Job:  # noqa: ANN401 - any field of a job
-    """Lease a job to a worker that never learns of it."""
+    """Lease a job to a worker that never receives it."""
     await env.submit("quick", **fields)
     (job,) = await env.engine.claim(Claim(EVE, 1, types=("quick",), claim_id=claim_id))
     return job

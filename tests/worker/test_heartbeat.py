@@ -68,20 +68,20 @@ async def test_jobs_behind_a_blocked_loop_are_handed_back_unbegun(env: WorkerEnv
 
 
 async def test_an_attempt_whose_lease_cannot_be_renewed_is_stopped_and_handed_back(env: WorkerEnvironment) -> None:
-    told = threading.Event()
+    notified = threading.Event()
 
     async def long() -> None:
-        if current().attempt == 1 and not told.is_set():
+        if current().attempt == 1 and not notified.is_set():
             try:
                 await asyncio.sleep(60)
             finally:
-                told.set()
+                notified.set()
 
     source = RecordingSource(env.engine, on_renew=LostResponses(100))
     async with env.worker(long, source=source, **SETTINGS):
         job = await env.end_of(await env.submit("long"))
-    assert told.is_set()
-    # Handed back, not lost: nobody else had it, so no crash was counted and no attempt used.
+    assert notified.is_set()
+    # Handed back, not lost: no other worker had it, so no crash was counted and no attempt used.
     assert (job.state, job.attempts, job.crashes, job.fence) == (State.COMPLETED, 1, 0, 2)
 
 
@@ -99,14 +99,14 @@ async def test_a_run_that_ends_well_after_its_lease_was_in_doubt_still_counts(en
 
 
 async def test_a_run_whose_job_belongs_to_someone_else_is_stopped_and_says_nothing(env: WorkerEnvironment) -> None:
-    begun, told = threading.Event(), threading.Event()
+    begun, answer = threading.Event(), threading.Event()
 
     async def long() -> None:
         begun.set()
         try:
             await asyncio.sleep(60)
         finally:
-            told.set()
+            answer.set()
 
     source = RecordingSource(env.engine)
     async with env.worker(long, source=source, concurrency=1, **SETTINGS) as worker:
@@ -115,7 +115,7 @@ async def test_a_run_whose_job_belongs_to_someone_else_is_stopped_and_says_nothi
         job = await env.look(job_id)
         await env.engine.settle([AttemptReport(job_id, job.fence, Lost())])
         taken = await env.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("long",)))
-        await asyncio.to_thread(told.wait, 20)
+        await asyncio.to_thread(answer.wait, 20)
         await eventually(lambda: worker.busy == 0)
         assert source.settled == []
         await env.engine.settle([AttemptReport(job_id, taken[0].fence, Succeeded('"ben"'))])
@@ -153,7 +153,7 @@ async def _after(event: asyncio.Event, answer: Awaitable[Any]) -> Any:  # noqa: 
 
 
 async def test_a_worker_that_was_paused_past_its_lease_settles_in_vain(env: WorkerEnvironment) -> None:
-    """As after SIGSTOP and SIGCONT: its settlement is on its way while someone else takes and ends the job."""
+    """As after SIGSTOP and SIGCONT: its settlement is on its way while another worker takes and ends the job."""
     finished = threading.Event()
     resumed = asyncio.Event()
 

@@ -309,7 +309,7 @@ async def test_a_host_that_cannot_be_reached_or_found_is_a_failure(env: WorkerEn
 async def test_a_name_is_connected_to_by_the_address_that_was_checked(
     env: WorkerEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that resolves to something else the second time: it is not asked a second time."""
+    """A name that resolves to something else the second time: it is not resolved twice."""
     asked: list[str] = []
     real = socket.getaddrinfo
 

@@ -207,7 +207,7 @@ async def lost(env: WorkerEnvironment, job_id: JobId, times: int) -> None:
 async def test_a_job_that_may_have_taken_its_worker_down_twice_runs_in_a_process_of_its_own(
     env: WorkerEnvironment,
 ) -> None:
-    """One bad job took every innocent one beside it to the dead letters: three crashes counted for all of them."""
+    """One bad job made every other job beside it dead: three crashes counted for all of them."""
     suspect = await env.submit("whoami")
     await lost(env, suspect, 2)
     async with env.worker(handler_of(children.whoami), **SETTINGS):

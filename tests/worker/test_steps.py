@@ -214,11 +214,11 @@ class Forgetful:
         return await self._lose("withdraw", key, self._steps.withdraw(job_id, fence, key))
 
     async def _lose(self, verb: str, key: str, answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - as above
-        told = await answer
+        reply = await answer
         if (verb, key) not in self._lost:
             self._lost.add((verb, key))
             raise ConnectionResetError("the reply was lost")
-        return told
+        return reply
 
 
 async def test_a_lost_reply_is_no_doubt(env: WorkerEnvironment) -> None:
@@ -241,7 +241,7 @@ async def test_a_handler_whose_job_went_to_someone_else_performs_nothing(env: Wo
         return current().step("pay", till.pay)
 
     job_id = await quick(env)
-    # Its only slot is taken: it must not be the one who gets the job.
+    # Its only slot is taken, so that it does not get the job.
     async with env.worker(sells, concurrency=1, **SETTINGS):
         await eventually(begun.is_set)
         job = await env.look(job_id)
@@ -377,7 +377,7 @@ class Slow:
 
 
 async def test_an_answer_that_comes_too_late_performs_nothing(env: WorkerEnvironment) -> None:
-    """Its lease ran out meanwhile, and someone else may have performed the effect."""
+    """Its lease ran out meanwhile, and another worker may have performed the effect."""
     till, slow = Till(), Slow(env, "intend")
 
     def sells() -> dict[str, int]:

@@ -11,10 +11,10 @@ from dramatiq.results.backends import RedisBackend
 from redis import Redis
 
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
 from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 broker = RedisBroker(url=STORE)
 broker.add_middleware(Results(backend=RedisBackend(url=STORE), store_results=True))
 dramatiq.set_broker(broker)

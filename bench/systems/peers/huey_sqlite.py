@@ -8,10 +8,10 @@ from huey import SqliteHuey
 
 from bench.systems.peers import handlers
 from bench.systems.peers.huey_both import HueyClient
-from bench.systems.protocol import told
+from bench.systems.protocol import variable
 from bench.systems.start_times import mark
 
-huey = SqliteHuey("bench", filename=told("STORE"))
+huey = SqliteHuey("bench", filename=variable("STORE"))
 
 
 @huey.task()

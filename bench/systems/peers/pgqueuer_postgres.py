@@ -14,10 +14,10 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
 from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 
 
 def payload_of(number: int) -> bytes:

@@ -9,10 +9,10 @@ import procrastinate
 import psycopg
 
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
 from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=STORE))
 
 

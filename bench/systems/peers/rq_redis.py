@@ -9,10 +9,10 @@ from redis import Redis
 from rq import Queue
 
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
 from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 HERE = "bench.systems.peers.rq_redis"
 
 

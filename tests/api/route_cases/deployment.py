@@ -236,9 +236,9 @@ async def leave(env: ApiEnvironment, send: RouteClient) -> None:
 @of("GET /v1/stats", "GET /stats")
 async def stats(env: ApiEnvironment, send: RouteClient) -> None:
     await env.submit(queue="slow")
-    told = await send()
-    assert (told["queue_depth"], told["due"], told["states"]["pending"]) == (1, 1, 1)
-    assert [(one["queue"], one["count"]) for one in told["lanes"]] == [("slow", 1)]
+    answer = await send()
+    assert (answer["queue_depth"], answer["due"], answer["states"]["pending"]) == (1, 1, 1)
+    assert [(one["queue"], one["count"]) for one in answer["lanes"]] == [("slow", 1)]
 
 
 @of("GET /metrics")
@@ -268,16 +268,16 @@ async def export_ledger(env: ApiEnvironment, send: RouteClient) -> None:
 @of("GET /v1/events:verify")
 async def verify_ledger(env: ApiEnvironment, send: RouteClient) -> None:
     await env.client.post("/v1/queues/mail/pause", json={"reason": "maintenance"})
-    told = await send()
-    assert (told["is_intact"], told["is_complete"], told["count"], told["last_number"]) == (True, True, 1, 1)
+    answer = await send()
+    assert (answer["is_intact"], answer["is_complete"], answer["count"], answer["last_number"]) == (True, True, 1, 1)
 
 
 @of("GET /v1/system/store")
 async def store_sizes(env: ApiEnvironment, send: RouteClient) -> None:
     await env.submit()
-    told = await send()
-    assert (told["kind"], told["missing_migrations"]) == ("sqlite", [])
-    assert sum(table["bytes"] for table in told["tables"]) > 0
+    answer = await send()
+    assert (answer["kind"], answer["missing_migrations"]) == ("sqlite", [])
+    assert sum(table["bytes"] for table in answer["tables"]) > 0
 
 
 @of("GET /v1/system/config")
@@ -319,9 +319,9 @@ async def alive(env: ApiEnvironment, send: RouteClient) -> None:
 @of("GET /health")
 async def health(env: ApiEnvironment, send: RouteClient) -> None:
     await env.submit()
-    told = await send()
-    assert (told["status"], told["instance_id"], told["store_writable"]) == ("degraded", "here", True)
-    assert "no_worker_for_queue" in [problem["code"] for problem in told["problems"]]
+    answer = await send()
+    assert (answer["status"], answer["instance_id"], answer["store_writable"]) == ("degraded", "here", True)
+    assert "no_worker_for_queue" in [problem["code"] for problem in answer["problems"]]
 
 
 @of("GET /leader")
@@ -331,15 +331,15 @@ async def leader(_stage: ApiEnvironment, send: RouteClient) -> None:
 
 @of("GET /v1/system")
 async def system(_stage: ApiEnvironment, send: RouteClient) -> None:
-    told = await send()
-    assert (told["version"], told["instance_id"]) == ("1.2.3", "here")
+    answer = await send()
+    assert (answer["version"], answer["instance_id"]) == ("1.2.3", "here")
 
 
 @of("GET /v1/cluster")
 async def cluster(_stage: ApiEnvironment, send: RouteClient) -> None:
     await send.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
-    told = await send()
-    assert (told["coordinator"], told["current_leader"]) == ("local", "ada")
+    answer = await send()
+    assert (answer["coordinator"], answer["current_leader"]) == ("local", "ada")
 
 
 @of("PUT /v1/cluster/configuration/{key}")
@@ -360,11 +360,13 @@ async def forget(env: ApiEnvironment, send: RouteClient) -> None:
 async def locks(_stage: ApiEnvironment, send: RouteClient) -> None:
     lock = await send.coordinator.lock("report", "ada", timedelta(seconds=60))
     assert lock is not None
-    told = await send()
+    answer = await send()
     try:
-        assert [(one["name"], one["holder"], one["fence"]) for one in told["items"]] == [("report", "ada", lock.fence)]
-        assert told["items"][0]["since"] < told["items"][0]["until"]
-        assert told["is_complete"]
+        assert [(one["name"], one["holder"], one["fence"]) for one in answer["items"]] == [
+            ("report", "ada", lock.fence)
+        ]
+        assert answer["items"][0]["since"] < answer["items"][0]["until"]
+        assert answer["is_complete"]
     finally:
         await send.coordinator.unlock("report", "ada")
 
@@ -403,8 +405,8 @@ async def events(env: ApiEnvironment, send: RouteClient) -> None:
     if send.route.method == "GET":
         assert "not emitted" in str(await send(404, name="paid:7"))
         await env.client.post("/v1/events/paid:7", json={"payload": {"amount": 3}})
-        told = await send(name="paid:7")
-        assert (told["name"], told["payload"]) == ("paid:7", {"amount": 3})
+        answer = await send(name="paid:7")
+        assert (answer["name"], answer["payload"]) == ("paid:7", {"amount": 3})
         return
     first = await send(201, name="paid:7", json={"payload": {"amount": 3}, "keep": "1h"})
     assert (first["is_new"], first["woken"], first["payload"]) == (True, 0, {"amount": 3})
@@ -419,9 +421,9 @@ async def events(env: ApiEnvironment, send: RouteClient) -> None:
 
 @of("GET /openapi.json")
 async def document(_stage: ApiEnvironment, send: RouteClient) -> None:
-    told = await send()
-    assert told["openapi"].startswith("3.1")
-    assert "post" in told["paths"]["/v1/jobs"]
+    answer = await send()
+    assert answer["openapi"].startswith("3.1")
+    assert "post" in answer["paths"]["/v1/jobs"]
 
 
 @of("GET /docs", "GET /")

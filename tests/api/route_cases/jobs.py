@@ -12,16 +12,16 @@ from api.route_cases.route_case import RouteClient, ledger_actions, of, of_jobs,
 
 @of_jobs("POST", "")
 async def submit(env: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(201, json={"type": "mail", "payload": {"to": "ada"}, "priority": 7})
-    job = await stored(env, told["id"])
+    answer = await send(201, json={"type": "mail", "payload": {"to": "ada"}, "priority": 7})
+    job = await stored(env, answer["id"])
     assert (job.type, json.loads(job.payload), job.priority, job.state) == ("mail", {"to": "ada"}, 7, "pending")
 
 
 @of("POST /v1/jobs:batch")
 async def submit_many(env: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(json={"jobs": [{"type": "a"}, {"type": "b"}]})
-    assert (told["created"], told["refused"]) == (2, 0)
-    assert [(await stored(env, item["id"])).type for item in told["items"]] == ["a", "b"]
+    answer = await send(json={"jobs": [{"type": "a"}, {"type": "b"}]})
+    assert (answer["created"], answer["refused"]) == (2, 0)
+    assert [(await stored(env, item["id"])).type for item in answer["items"]] == ["a", "b"]
 
 
 @of_jobs("GET", "/{id}")
@@ -51,8 +51,8 @@ async def count_jobs(env: ApiEnvironment, send: RouteClient) -> None:
 async def histogram(env: ApiEnvironment, send: RouteClient) -> None:
     for name in ("mail.send", "mail.read", "report"):
         await env.submit(type=name)
-    told = await send(params={"q": "type:mail.*"})
-    assert (sum(told["counts"]), told["by"], told["partial"]) == (2, "created", False)
+    answer = await send(params={"q": "type:mail.*"})
+    assert (sum(answer["counts"]), answer["by"], answer["partial"]) == (2, "created", False)
 
 
 @of("GET /v1/suggest")
@@ -135,8 +135,8 @@ async def logs(env: ApiEnvironment, send: RouteClient) -> None:
 @of("GET /v1/jobs/{id}/explain")
 async def explain(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit(delay=60)
-    told = await send(name=job["id"])
-    assert (told["state"], told["reasons"][0]["code"]) == ("scheduled", "scheduled_future")
+    answer = await send(name=job["id"])
+    assert (answer["state"], answer["reasons"][0]["code"]) == ("scheduled", "scheduled_future")
 
 
 @of("GET /v1/jobs/{id}/result")
@@ -146,15 +146,15 @@ async def result(env: ApiEnvironment, send: RouteClient) -> None:
     (claimed,) = await env.claim()
     waiting = asyncio.create_task(send(name=job["id"], params={"wait": 20}))
     await env.settle(claimed, "succeeded", result={"sent": 3})
-    told = await waiting
-    assert (told["is_finished"], told["status"], told["result"]) == (True, "completed", {"sent": 3})
+    answer = await waiting
+    assert (answer["is_finished"], answer["status"], answer["result"]) == (True, "completed", {"sent": 3})
 
 
 @of("GET /v1/jobs/{id}/events")
 async def job_events(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit(type="mail")
-    told = json.loads((await stream_lines(send, job["id"]))[-1].removeprefix("data: "))
-    assert (told["id"], told["status"]) == (job["id"], "pending")
+    answer = json.loads((await stream_lines(send, job["id"]))[-1].removeprefix("data: "))
+    assert (answer["id"], answer["status"]) == (job["id"], "pending")
 
 
 @of_jobs("POST", "/{id}/cancel")
@@ -181,8 +181,13 @@ async def retry(env: ApiEnvironment, send: RouteClient) -> None:
 @of("PATCH /v1/jobs/{id}")
 async def edit(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit(type="mail", payload={"to": "ada"})
-    told = await send(name=job["id"], json={"payload": {"to": "bob"}, "priority": 9, "queue": "side", "delay": "1h"})
-    assert (told["payload"], told["priority"], told["queue"], told["status"]) == ({"to": "bob"}, 9, "side", "scheduled")
+    answer = await send(name=job["id"], json={"payload": {"to": "bob"}, "priority": 9, "queue": "side", "delay": "1h"})
+    assert (answer["payload"], answer["priority"], answer["queue"], answer["status"]) == (
+        {"to": "bob"},
+        9,
+        "side",
+        "scheduled",
+    )
     found = await stored(env, job["id"])
     assert (json.loads(found.payload), found.priority, found.queue) == ({"to": "bob"}, 9, "side")
     assert await ledger_actions(env) == [("jobs.edit", job["id"])]
@@ -191,16 +196,16 @@ async def edit(env: ApiEnvironment, send: RouteClient) -> None:
 @of("POST /v1/jobs/{id}/duplicate")
 async def duplicate(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit(type="mail", payload={"to": "ada"}, tags=["red"])
-    told = await send(201, name=job["id"], json={"payload": {"to": "bob"}})
-    assert (told["retried_from"], told["payload"], told["tags"]) == (job["id"], {"to": "bob"}, ["red"])
-    assert told["id"] != job["id"]
+    answer = await send(201, name=job["id"], json={"payload": {"to": "bob"}})
+    assert (answer["retried_from"], answer["payload"], answer["tags"]) == (job["id"], {"to": "bob"}, ["red"])
+    assert answer["id"] != job["id"]
     assert await ledger_actions(env) == [("jobs.duplicate", job["id"])]
 
 
 @of("POST /v1/jobs:validate")
 async def validate(env: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(json={"type": "mail", "queue": "side", "priority": 7})
-    assert (told["type"], told["queue"], told["priority"]) == ("mail", "side", 7)
+    answer = await send(json={"type": "mail", "queue": "side", "priority": 7})
+    assert (answer["type"], answer["queue"], answer["priority"]) == ("mail", "side", 7)
     assert (await env.store.census()).total() == 0
 
 
@@ -212,8 +217,8 @@ async def run_now(env: ApiEnvironment, send: RouteClient) -> None:
 
 
 async def _many(env: ApiEnvironment, send: RouteClient, job_id: str, wanted: str) -> None:
-    told = await send(json={"ids": [job_id, "0000000000001"]})
-    assert [(one["id"], one["status"]) for one in told["items"]] == [(job_id, 200), ("0000000000001", 404)]
+    answer = await send(json={"ids": [job_id, "0000000000001"]})
+    assert [(one["id"], one["status"]) for one in answer["items"]] == [(job_id, 200), ("0000000000001", 404)]
     assert await state(env, job_id) == wanted
 
 

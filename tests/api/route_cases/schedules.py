@@ -25,10 +25,10 @@ async def the_schedule(env: ApiEnvironment) -> Schedule:
 
 @of("POST /v1/schedules")
 async def create_schedule(env: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(201, json={**NIGHTLY, "zone": "Europe/Berlin"})
+    answer = await send(201, json={**NIGHTLY, "zone": "Europe/Berlin"})
     schedule = await the_schedule(env)
     assert (schedule.name, schedule.zone, schedule.template.type) == ("nightly", "Europe/Berlin", "report")
-    assert told["next_run_at"] == "2026-03-02T02:00:00Z"
+    assert answer["next_run_at"] == "2026-03-02T02:00:00Z"
 
 
 @of("GET /v1/schedules")
@@ -77,8 +77,8 @@ async def resume_schedule(env: ApiEnvironment, send: RouteClient) -> None:
 @of("POST /v1/schedules/{id}/run-now")
 async def run_schedule_now(env: ApiEnvironment, send: RouteClient) -> None:
     schedule = await nightly(env)
-    told = await send(201, name="nightly")
-    job = await stored(env, told["id"])
+    answer = await send(201, name="nightly")
+    job = await stored(env, answer["id"])
     assert (job.type, job.state, job.schedule_id) == ("report", "pending", schedule.id)
 
 
@@ -86,10 +86,10 @@ async def run_schedule_now(env: ApiEnvironment, send: RouteClient) -> None:
 async def skip_schedule(env: ApiEnvironment, send: RouteClient) -> None:
     before = (await nightly(env)).next_fire_at
     assert before is not None
-    told = await send(name="nightly")
+    answer = await send(name="nightly")
     after = (await the_schedule(env)).next_fire_at
     assert after == before + timedelta(days=1)
-    assert told["next_run_at"] == after.isoformat().replace("+00:00", "Z")
+    assert answer["next_run_at"] == after.isoformat().replace("+00:00", "Z")
     (occurrence,) = await env.store.occurrences((await the_schedule(env)).id)
     assert (occurrence.fire_time, occurrence.fate, occurrence.job_id) == (before, "skipped", None)
     assert [one.action for one in await env.store.ledger(limit=1)] == ["schedules.skip"]
@@ -98,8 +98,8 @@ async def skip_schedule(env: ApiEnvironment, send: RouteClient) -> None:
 @of("POST /v1/schedules/{id}/backfill")
 async def backfill(env: ApiEnvironment, send: RouteClient) -> None:
     await nightly(env)
-    told = await send(name="nightly", json={"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T00:00:00Z"})
-    times = [(await stored(env, job_id)).fire_time for job_id in told["jobs"]]
+    answer = await send(name="nightly", json={"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T00:00:00Z"})
+    times = [(await stored(env, job_id)).fire_time for job_id in answer["jobs"]]
     assert [f"{moment:%m-%d %H:%M}" for moment in times if moment] == ["02-01 03:00", "02-02 03:00"]
 
 
@@ -108,21 +108,21 @@ async def occurrences(env: ApiEnvironment, send: RouteClient) -> None:
     await nightly(env)
     stretch = {"from": "2026-02-01T00:00:00Z", "to": "2026-02-02T00:00:00Z"}
     made = body_of(await env.client.post("/v1/schedules/nightly/backfill", json=stretch))["jobs"]
-    (told,) = (await send(name="nightly"))["items"]
-    assert ([told["job_id"]], told["fire_time"]) == (made, "2026-02-01T03:00:00Z")
+    (answer,) = (await send(name="nightly"))["items"]
+    assert ([answer["job_id"]], answer["fire_time"]) == (made, "2026-02-01T03:00:00Z")
 
 
 @of("GET /v1/schedules/{id}/next")
 async def coming(env: ApiEnvironment, send: RouteClient) -> None:
     await nightly(env)
-    told = await send(name="nightly", params={"count": 2})
-    assert told["times"] == ["2026-03-02T03:00:00Z", "2026-03-03T03:00:00Z"]
+    answer = await send(name="nightly", params={"count": 2})
+    assert answer["times"] == ["2026-03-02T03:00:00Z", "2026-03-03T03:00:00Z"]
 
 
 @of("POST /v1/schedules:preview")
 async def preview(_stage: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(json={"cron": "0 3 * * *", "zone": "Europe/Berlin", "count": 1})
-    assert told["times"] == ["2026-03-02T02:00:00Z"]
+    answer = await send(json={"cron": "0 3 * * *", "zone": "Europe/Berlin", "count": 1})
+    assert answer["times"] == ["2026-03-02T02:00:00Z"]
 
 
 @of("GET /v1/schedules:recent")
@@ -138,5 +138,5 @@ async def recent(env: ApiEnvironment, send: RouteClient) -> None:
 @of("GET /v1/schedules/forecast")
 async def forecast(env: ApiEnvironment, send: RouteClient) -> None:
     await nightly(env)
-    told = await send(params={"hours": 24})
-    assert [(one["name"], one["at"]) for one in told["items"]] == [("nightly", "2026-03-02T03:00:00Z")]
+    answer = await send(params={"hours": 24})
+    assert [(one["name"], one["at"]) for one in answer["items"]] == [("nightly", "2026-03-02T03:00:00Z")]

@@ -25,8 +25,8 @@ async def renew(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit()
     (lease,) = await env.claim()
     env.clock.move(timedelta(seconds=5))
-    told = await send(json={"renewals": [{"id": job["id"], "fence": lease["fence"], "lease": 60}]})
-    assert ([one["id"] for one in told["renewed"]], told["lost"]) == ([job["id"]], [])
+    answer = await send(json={"renewals": [{"id": job["id"], "fence": lease["fence"], "lease": 60}]})
+    assert ([one["id"] for one in answer["renewed"]], answer["lost"]) == ([job["id"]], [])
     assert (await stored(env, job["id"])).lease_until == env.clock() + timedelta(seconds=60)
 
 
@@ -138,16 +138,16 @@ async def resolve(env: ApiEnvironment, send: RouteClient) -> None:
 async def next_job(env: ApiEnvironment, send: RouteClient) -> None:
     await send(204)
     job = await env.submit(type="mail")
-    told = await send(params={"worker_id": "ada", "type": "mail", "lease": 9})
+    answer = await send(params={"worker_id": "ada", "type": "mail", "lease": 9})
     held = await stored(env, job["id"])
-    assert (told["id"], held.worker, held.lease_until) == (job["id"], "ada", env.clock() + timedelta(seconds=9))
+    assert (answer["id"], held.worker, held.lease_until) == (job["id"], "ada", env.clock() + timedelta(seconds=9))
 
 
 @of("POST /jobs/{id}/complete")
 async def complete(env: ApiEnvironment, send: RouteClient) -> None:
     job = await env.submit()
     await env.claim("ada")
-    told = await send(name=job["id"], json={"worker_id": "ada", "success": True, "result": 7})
-    assert told["status"] == "completed"
+    answer = await send(name=job["id"], json={"worker_id": "ada", "success": True, "result": 7})
+    assert answer["status"] == "completed"
     done = await stored(env, job["id"])
     assert (done.state, done.result) == ("completed", "7")

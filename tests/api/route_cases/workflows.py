@@ -19,8 +19,8 @@ ETL: dict[str, Any] = {
 
 async def made(env: ApiEnvironment) -> dict[str, Any]:
     """Submit the workflow, and show it."""
-    told = (await env.client.post("/v1/workflows", json=ETL)).json()
-    shown: dict[str, Any] = (await env.client.get(f"/v1/workflows/{told['id']}")).json()
+    answer = (await env.client.post("/v1/workflows", json=ETL)).json()
+    shown: dict[str, Any] = (await env.client.get(f"/v1/workflows/{answer['id']}")).json()
     return shown
 
 
@@ -30,10 +30,10 @@ def states(shown: dict[str, Any]) -> list[str]:
 
 @of("POST /v1/workflows")
 async def submit(env: ApiEnvironment, send: RouteClient) -> None:
-    told = await send(201, json=ETL, headers={"Idempotency-Key": "monday"})
-    assert (told["name"], told["state"], told["progress"]) == ("etl", "running", {"pending": 1, "blocked": 2})
+    answer = await send(201, json=ETL, headers={"Idempotency-Key": "monday"})
+    assert (answer["name"], answer["state"], answer["progress"]) == ("etl", "running", {"pending": 1, "blocked": 2})
     again = await send(200, json=ETL, headers={"Idempotency-Key": "monday"})
-    assert again["id"] == told["id"]
+    assert again["id"] == answer["id"]
     assert len(await env.store.workflows()) == 1
 
 
@@ -74,8 +74,8 @@ async def results(env: ApiEnvironment, send: RouteClient) -> None:
 @of("POST /v1/workflows/{id}/cancel")
 async def cancel(env: ApiEnvironment, send: RouteClient) -> None:
     shown = await made(env)
-    told = await send(name=shown["id"])
-    assert (told["state"], told["progress"]) == ("cancelled", {"cancelled": 3})
+    answer = await send(name=shown["id"])
+    assert (answer["state"], answer["progress"]) == ("cancelled", {"cancelled": 3})
     assert await ledger_actions(env) == [("workflows.cancel", shown["id"])]
     assert "ended already" in (await send(409, name=shown["id"]))["detail"]
 
@@ -85,10 +85,10 @@ async def retry(env: ApiEnvironment, send: RouteClient) -> None:
     shown = await made(env)
     await env.client.post(f"/v1/workflows/{shown['id']}/cancel")
     assert "'extract'" in (await send(409, name=shown["id"], json={"node": "load"}))["detail"]
-    told = await send(name=shown["id"], json={"node": "report"})
-    assert told["progress"] == {"cancelled": 2, "pending": 1}
-    told = await send(name=shown["id"])
-    assert told["progress"] == {"pending": 1, "blocked": 2}
+    answer = await send(name=shown["id"], json={"node": "report"})
+    assert answer["progress"] == {"cancelled": 2, "pending": 1}
+    answer = await send(name=shown["id"])
+    assert answer["progress"] == {"pending": 1, "blocked": 2}
     after = (await env.client.get(f"/v1/workflows/{shown['id']}")).json()
     assert [len(node["earlier"]) for node in after["nodes"]] == [1, 1, 2]
     assert "name" in (await send(409, name=shown["id"]))["detail"]
@@ -97,8 +97,8 @@ async def retry(env: ApiEnvironment, send: RouteClient) -> None:
 @of("POST /v1/workflows/{id}/skip")
 async def skip(env: ApiEnvironment, send: RouteClient) -> None:
     shown = await made(env)
-    told = await send(name=shown["id"], json={"node": "extract"})
-    assert told["progress"] == {"skipped": 1, "pending": 1, "blocked": 1}
+    answer = await send(name=shown["id"], json={"node": "extract"})
+    assert answer["progress"] == {"skipped": 1, "pending": 1, "blocked": 1}
     assert await state(env, shown["nodes"][0]["job_id"]) == "cancelled"
     assert await ledger_actions(env) == [("workflows.skip", shown["id"])]
     assert (await send(422, name=shown["id"], json={"node": "nowhere"}))["errors"][0]["field"] == "node"
@@ -108,14 +108,14 @@ async def skip(env: ApiEnvironment, send: RouteClient) -> None:
 async def relations(env: ApiEnvironment, send: RouteClient) -> None:
     shown = await made(env)
     extract, load, report = (node["job_id"] for node in shown["nodes"])
-    told = await send(name=load)
-    assert [(one["id"], one["need"], one["is_met"], one["state"]) for one in told["after"]] == [
+    answer = await send(name=load)
+    assert [(one["id"], one["need"], one["is_met"], one["state"]) for one in answer["after"]] == [
         (extract, "success", False, "pending")
     ]
-    assert [(one["id"], one["need"]) for one in told["followers"]] == [(report, "end")]
-    assert told["workflow"] == {
+    assert [(one["id"], one["need"]) for one in answer["followers"]] == [(report, "end")]
+    assert answer["workflow"] == {
         "workflow_id": shown["id"], "node": "load", "position": 1, "is_current": True, "runs": [load]
     }  # fmt: skip
     alone = await env.submit(type="mail")
-    told = await send(name=alone["id"])
-    assert (told["after"], told["followers"], told["workflow"], told["parent_id"]) == ([], [], None, None)
+    answer = await send(name=alone["id"])
+    assert (answer["after"], answer["followers"], answer["workflow"], answer["parent_id"]) == ([], [], None, None)

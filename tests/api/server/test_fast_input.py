@@ -29,7 +29,7 @@ async def connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What came each time that uvicorn was asked for a piece of a body."""
+    """The messages that uvicorn returned for a body."""
     receive = RequestResponseCycle.receive
     answers: list[str] = []
 
@@ -78,7 +78,7 @@ async def test_a_client_that_disconnects_after_its_body_was_read_is_noticed(
 
 
 async def test_what_comes_behind_a_body_that_was_taken_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvicorn stops to read when a second request comes, and has a time for it: who takes a body has it go on."""
+    """uvicorn stops reading when a second request comes: taking a body past ASGI must resume it."""
     complete = ApiProtocol.on_message_complete
     whole: list[ApiProtocol] = []
 
@@ -92,7 +92,7 @@ async def test_what_comes_behind_a_body_that_was_taken_is_read(tmp_path: Path, m
     async with api_environment(location=place) as env, served(env.api) as address:
         reader, writer = await connected(address)
         with closing(sqlite3.connect(place)) as other:
-            # The first is under way for as long as somebody else writes.
+            # The first is under way as long as another process writes.
             other.execute("BEGIN IMMEDIATE")
             writer.write(request + request[:-5])
             async with asyncio.timeout(10):

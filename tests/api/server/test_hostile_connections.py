@@ -89,7 +89,7 @@ async def test_a_token_behind_the_body_is_no_token() -> None:
 
 
 async def test_trailers_without_end_are_not_read(address: str) -> None:
-    """They were parsed for as long as they came: ten connections took a gigabyte, and nobody else was answered."""
+    """They were parsed for as long as they came: ten connections took a gigabyte, and no other request was answered."""
     async with connected(address) as (reader, writer):
         writer.write(CHUNKED + b"0\r\n" + b"X: y\r\n" * 100_000)
         assert statuses(await reader.read()) == [400]
@@ -236,7 +236,7 @@ LARGE = 3_000_000
 
 
 async def not_reading(address: str) -> socket.socket:
-    """Ask for a large answer, and read nothing of it."""
+    """Request a large answer, and read nothing of it."""
     host, port = address.removeprefix("http://").split(":")
     caller = socket.socket()
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -345,7 +345,7 @@ def close(pairs: list[Pair]) -> None:
 async def test_at_the_cap_the_longest_unfinished_connection_is_closed(
     env: ApiEnvironment, caps: Timeouts, what: bytes
 ) -> None:
-    """Newcomers were refused instead: slow connections from six addresses locked everybody out."""
+    """New connections were refused instead: slow connections from six addresses blocked all others."""
     async with served(env.api, caps) as address:
         slow = await held_open(address, 3, what)
         async with httpx.AsyncClient(base_url=address) as client:

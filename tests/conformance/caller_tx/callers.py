@@ -70,7 +70,7 @@ class Caller:
         return await chosen.asubmit(number) if self.is_async else chosen.submit(number)
 
     async def step(self, within: TransactionSteps, key: str, number: int) -> Any:  # noqa: ANN401 - what it yielded
-        """Buy as a step of a job, in the way that suits the driver; nobody can buy nothing."""
+        """Buy as a step of a job, with the blocking or async form of the driver; a purchase of nothing is refused."""
 
         async def buy() -> dict[str, int]:
             await self.buy(number)

@@ -34,7 +34,7 @@ def within(job: Job, place: str) -> TransactionSteps:
 
 
 async def touch(store: Store, job: Job) -> None:
-    """Change a job as whoever takes it away would: with its lease."""
+    """Change a job and its lease, as a process that takes it away does."""
     await store.renew([Renewal(job.id, job.fence)])
 
 
@@ -115,7 +115,7 @@ async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
     way: Way, caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     if isinstance(way.store, SqliteFile):
-        # One writer at a time: nobody writes anything meanwhile.
+        # One writer at a time: there is no other write meanwhile.
         return
     await caller.step(within, "buy", 7)
     taking = asyncio.create_task(touch(store, job))

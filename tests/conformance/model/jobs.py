@@ -317,17 +317,17 @@ class Jobs(Memory):
 
         Give those whose dependencies failed.
         """
-        told = deque(sorted(parents))
+        answer = deque(sorted(parents))
         failed: list[JobId] = []
-        while told:
-            parent = told.popleft()
+        while answer:
+            parent = answer.popleft()
             job = self.jobs.get(parent)
             state, reason = (None, None) if job is None else (job.state, job.reason)
             for child in [child for child, waits in self.waits.items() if parent in waits]:
                 verdict = dependency_status(self.waits[child][parent], state, reason=reason)
                 if verdict in CANCELLING:
                     self._cancel(child, CANCELLING[verdict], now)
-                    told.append(child)
+                    answer.append(child)
                     if verdict is DependencyStatus.FAILED:
                         failed.append(child)
                 elif verdict is not DependencyStatus.WAIT:
@@ -371,7 +371,9 @@ class Jobs(Memory):
         )
 
     def replace_jobs(self, ids: Sequence[JobId], now: datetime) -> None:
-        """Cancel jobs whose successors have come, or ask them to stop if they run; then tell who waits for them."""
+        """Cancel jobs that were replaced, or request them to stop if they run; then resolve the jobs that wait for
+        them.
+        """
         cancelled = []
         for job_id in ids:
             job = self.jobs.get(job_id)
@@ -601,7 +603,7 @@ class Jobs(Memory):
         return wanted | {kept.job_id for kept in self.keys.values() if kept.until > now}
 
     def prunable(self, retention: Retention, now: datetime) -> set[JobId]:
-        """Return which jobs may be deleted: they ended long enough ago and nobody wants them any more."""
+        """Return which jobs may be deleted: they ended long enough ago and no job needs them any more."""
         needed = self._needed(now)
         return {
             job.id

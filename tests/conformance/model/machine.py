@@ -54,7 +54,7 @@ Given = Any
 
 
 def plain(answer: object) -> object:
-    """Bring an answer into a form in which only what the port promises is compared."""
+    """Convert an answer to a form in which only the obligations of the port are compared."""
     match answer:
         case Job():
             # How many waits a job had when it stopped waiting says nothing about what it does now.
@@ -122,22 +122,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
 
     def both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - whatever the verb gives
-        """Ask the store and the model the same, and see that they say the same."""
+        """Call the same verb on the store and on the model, and compare the answers."""
         return self.run(self.ask_both(verb, *arguments, **options))
 
     async def ask_both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as above
-        told = await getattr(self.store, verb)(*arguments, **options)
+        answer = await getattr(self.store, verb)(*arguments, **options)
         expected = await getattr(self.model, verb)(*arguments, **options)
         if verb in UNORDERED:
-            told, expected = sorted(told, key=repr), sorted(expected, key=repr)
-        assert plain(told) == plain(expected), verb
+            answer, expected = sorted(answer, key=repr), sorted(expected, key=repr)
+        assert plain(answer) == plain(expected), verb
         return expected
 
     def means(self) -> DecisionInputs:
         return DecisionInputs(now=self.clock(), follow_up_id=self.ids())
 
     def take(self, claim: Claim) -> list[Job]:
-        """Claim, and remember the leases for good: who held one may speak at any time."""
+        """Claim, and keep the leases: a former holder may write at any time."""
         given: list[Job] = self.both("claim", claim)
         self.leases += given
         return given
@@ -261,9 +261,9 @@ class StoreMachine(RuleBasedStateMachine):
     def look_at_a_workflow(self, number: int) -> None:
         workflow_id = chosen(self.graphs, number)
         self.both("nodes", workflow_id)
-        told = self.run(self.store.workflows([workflow_id]))
+        answer = self.run(self.store.workflows([workflow_id]))
         expected = self.run(self.model.workflows([workflow_id]))
-        assert [(one.state, dict(one.progress)) for one in told] == [
+        assert [(one.state, dict(one.progress)) for one in answer] == [
             (one.state, dict(one.progress)) for one in expected
         ]
 
@@ -326,7 +326,7 @@ class StoreMachine(RuleBasedStateMachine):
     @when(State.RUNNING)
     @rule(number=strategies.numbers, outcome=st.sampled_from([Lost(), Released()]), late=strategies.outcomes)
     def pass_on(self, number: int, outcome: Outcome, late: Outcome) -> None:
-        """Take a lease from its holder and give it to another; then the first one, who does not know, speaks."""
+        """Take a lease from its holder and give it to another; then the first one writes with its stale fence."""
         (known,) = self.held([strategies.Pick(number)])
         self.both("settle", [decide(known, outcome, self.means())])
         self.take(Claim(strategies.WORKERS[1], 1, strategies.QUEUES, ids=(known.id,)))
@@ -416,7 +416,7 @@ class StoreMachine(RuleBasedStateMachine):
     @when(State.RUNNING)
     @rule(picks=strategies.picks, unknowing=strategies.outcomes)
     def ask_cancel(self, picks: list[strategies.Pick], unknowing: Outcome) -> None:
-        """Ask jobs to stop, one of which is just being settled by someone who does not know."""
+        """Request jobs to stop, one of which is being settled at the same time."""
         held = self.held(picks)
         decided = decide(held[0], unknowing, self.means())
         self.both("ask_cancel", [(job.id, job.fence) for job in held], entry=ACT)
@@ -525,7 +525,7 @@ class StoreMachine(RuleBasedStateMachine):
         if is_thorough:
             self.both("prune", retention, EVERYTHING)
             return
-        # Which of the jobs that may go do go is not promised: see which, and let the model follow.
+        # Which of the prunable jobs are deleted is not specified: read it, and apply it to the model.
         may_go = self.model.prunable(retention, self.clock())
         count = self.run(self.store.prune(replace(retention, history=None), limit))
         gone = set(self.model.jobs) - {job.id for job in self.run(self.store.find(ALL))}

@@ -166,5 +166,5 @@ async def test_concurrent_answers_fit_one_order_of_the_calls(callers: list[Store
         this = Round(random, {job.id: job for job in jobs})
         await asyncio.gather(*map(this.live, callers))
         for history in this.histories.values():
-            told = "\n".join(map(str, sorted(history, key=lambda event: event.began)))
-            assert is_linearizable(history, Reference(clock=ManualClock())), f"round {number}:\n{told}"
+            answer = "\n".join(map(str, sorted(history, key=lambda event: event.began)))
+            assert is_linearizable(history, Reference(clock=ManualClock())), f"round {number}:\n{answer}"

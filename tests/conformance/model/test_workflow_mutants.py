@@ -81,7 +81,7 @@ async def _apply_under_any_fence(self: Any, _jobs: Any, reports: Any) -> set[Any
 
 @contextmanager
 def result_of_an_unfinished_job_is_passed_on() -> Iterator[None]:
-    """A job that is run by hand takes what there is."""
+    """A job that an operator runs takes the results that there are."""
     with patch.object(inputs, "_has_succeeded", lambda _job: True):
         yield
 

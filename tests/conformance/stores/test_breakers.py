@@ -91,7 +91,7 @@ async def scene(store: Store, clock: ManualClock) -> AsyncIterator[Scene]:
         yield scene
 
 
-# What a store promises
+# Obligations of a store
 
 
 async def test_a_breaker_is_stored_as_it_is_and_changed_by_its_version_only(store: Store) -> None:

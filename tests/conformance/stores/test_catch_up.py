@@ -78,8 +78,8 @@ async def test_each_policy_does_what_it_says_from_the_first_second(
             await engine.schedules.fire(10)
             clock.move(timedelta(milliseconds=600))
         found = await engine.schedules.occurrences(schedule.id, limit=1000)
-        told = Counter(one.fate for one in found if stopped < one.fire_time <= up)
-        assert told == Counter({Fate.FIRED: fired, Fate.MISSED: missed}) - Counter()
+        answer = Counter(one.fate for one in found if stopped < one.fire_time <= up)
+        assert answer == Counter({Fate.FIRED: fired, Fate.MISSED: missed}) - Counter()
         # And from then on it fires as ever.
         since = clock()
         await pass_time(engine, clock, 10)

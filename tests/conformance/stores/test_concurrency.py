@@ -198,7 +198,7 @@ async def test_the_same_claim_sent_twice_at_once_leases_jobs_once(store: Store) 
 
 
 async def test_a_call_that_is_given_up_by_its_caller_leaves_the_store_usable(store: Store) -> None:
-    """A client hangs up: its request may or may not have happened, and nobody else notices."""
+    """A client disconnects: its request may or may not have taken effect, and others are not affected."""
     calls = [asyncio.ensure_future(store.insert([new_job()], now=BASE)) for _ in range(20)]
     await asyncio.sleep(0)
     for call in calls[::2]:

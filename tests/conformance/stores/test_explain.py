@@ -223,7 +223,7 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[NewJob]]] = {
     "expired": _expired,
     "about_to_start": _free,
 }
-#: The codes that are promised. That the schedule of a job is paused is said beside the reason why it waits or ended; a
+#: The documented codes. That the schedule of a job is paused is said beside the reason why it waits or ended; a
 #: submission that meets a job of its unique key is answered with that job. Both have tests of their own below.
 PROMISED = {
     *("scheduled_future", "retry_backoff", "blocked_by_dependency", "queue_paused", "no_live_worker_for_queue"),

@@ -254,7 +254,7 @@ def _fits(job: NewJob, query: dict[str, object]) -> bool:
 
 
 async def test_of_finished_jobs_the_last_to_finish_comes_first(store: Store) -> None:
-    """Whoever looks at what failed wants to see what failed last, however long it had waited."""
+    """A list of failures shows the last failure first, however long the job had waited."""
     first, second, third, waiting = new_jobs(4)
     await store.insert([first, second, third, waiting], now=BASE)
     await complete(store, third, now=at(1))

@@ -244,7 +244,7 @@ async def test_of_jobs_that_are_alike_only_so_many_come_in_as_may_wait(store: St
 
 
 async def test_the_answer_tells_the_time_that_the_store_wrote(store: Store) -> None:
-    """By the store's own clock: nobody else's is asked for `now`."""
+    """By the store's own clock: no other is read for `now`."""
     parent = new_job()
     batches = [
         [parent],

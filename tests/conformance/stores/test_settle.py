@@ -260,7 +260,7 @@ async def test_a_lease_that_has_run_out_is_taken_from_its_silent_worker(store: S
 
 
 async def test_a_retried_job_that_had_expired_can_run(store: Store) -> None:
-    """An operator's word voids what the job was asked before, to stop or to expire."""
+    """A retry by an operator removes earlier requests to stop and the expiry."""
     job = new_job(expires_at=at(5))
     await store.insert([job], now=BASE)
     await store.settle([expire(await look(store, job))], now=at(6))

@@ -474,7 +474,7 @@ async def test_an_event_that_very_many_wait_for_wakes_all_of_them(adapter: Adapt
         assert len(await store.claim(claim(BEN, 2_000), now=at(seconds))) == 1_001
         ended = await asyncio.gather(*(store.step(job.id, "paid") for job in running))
         assert {None if one is None else one.outcome for one in ended} == {EMISSION.payload}
-        # Nobody waits for it now, so it is deleted, and the name can be used again.
+        # No job waits for it now, so it is deleted, and the name can be used again.
         await store.prune(Retention(), 100, now=at(seconds))
         assert (await store.emit(EMISSION, now=at(seconds))).is_new
 

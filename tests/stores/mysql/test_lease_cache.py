@@ -29,7 +29,7 @@ FEW, MANY = MIN_BULK_ROWS - 1, 3 * MIN_BULK_ROWS
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was asked of leases at the end of jobs."""
+    """The statements about leases in settlements."""
     seen: list[str] = []
     rows_of = MysqlConnection.rows
 

@@ -321,17 +321,17 @@ async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_con
     """A process that checks in was silent for twice as long, and taken for gone."""
     assert pool.SUSPICIOUS_SECONDS < ANSWER_SECONDS
     monkeypatch.setattr(pool, "SUSPICIOUS_SECONDS", 0.2)
-    told = MemberHeartbeat((), "upkeep")
+    heartbeat = MemberHeartbeat((), "upkeep")
     with Proxy(shared_server().port) as proxy:
         store = await MysqlStore.open(proxy.through(url))
-        await asyncio.gather(*(store.check_in(told) for _ in range(3)))
+        await asyncio.gather(*(store.check_in(heartbeat) for _ in range(3)))
         assert len(store._readers._idle) > 1
         proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await store.check_in(told)
+                await store.check_in(heartbeat)
         async with asyncio.timeout(10):
-            await store.check_in(told)
+            await store.check_in(heartbeat)
         await store.close()
 
 
@@ -398,8 +398,8 @@ async def test_the_clock_is_the_servers_whatever_its_time_zone(url: str, store: 
         job = new_job()
         await store.insert([job])
         (stored,) = await store.get([job.id])
-        told = server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")
-        assert abs(stored.created_at.timestamp() - float(told)) < 5
+        answer = server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")
+        assert abs(stored.created_at.timestamp() - float(answer)) < 5
     finally:
         server.execute("SET GLOBAL time_zone = 'SYSTEM'")
 

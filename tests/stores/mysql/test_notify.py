@@ -51,14 +51,14 @@ async def stranger(url: str, store: MysqlStore) -> AsyncIterator[MysqlConnection
 
 @pytest.fixture
 def _nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turn polling off, so that only a wake tells."""
+    """Turn polling off, so that only wakes are noticed."""
     monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "CHECK_SECONDS", 30.0)
 
 
 async def all_listening(*stores: MysqlStore) -> None:
-    """Wait until stores can be woken and have been told all there was."""
+    """Wait until stores can be woken and have received all earlier notifications."""
     async with asyncio.timeout(60):
         for store in stores:
             while await store.watch(SHORT) or not store._watch.listener.can_be_woken:

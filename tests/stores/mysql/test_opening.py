@@ -53,6 +53,6 @@ async def test_the_command_line_migrates_by_a_dsn_and_tells_no_password(
     dsn = f"root:@tcp(127.0.0.1:{where.port})/{where.database}?parseTime=true"
     for command in (["db", "migrate"], ["db", "status"]):
         assert await asyncio.to_thread(main, [*command, "--store", dsn]) == 0
-    told = "".join(capfd.readouterr())
-    assert "root:***@tcp" in told
-    assert "yes" in told.split()
+    output = "".join(capfd.readouterr())
+    assert "root:***@tcp" in output
+    assert "yes" in output.split()

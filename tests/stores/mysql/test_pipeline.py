@@ -374,7 +374,7 @@ def test_pipelining_is_off_without_the_private_parts_of_the_driver() -> None:
 
 
 class HalfDuplexProxy(Proxy):
-    """Hands on one command, and hears nothing more from the client until the server has answered it."""
+    """Passes on one command, and reads nothing more from the client until the server has answered it."""
 
     unheard = 0
 
@@ -421,7 +421,7 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
 
 
 class SlowProxy(Proxy):
-    """Hands on each answer of the server after a while."""
+    """Passes on each answer of the server after a delay."""
 
     async def _serve(self, raw: socket.socket) -> None:
         client, to_client = await asyncio.open_connection(sock=raw)
@@ -585,7 +585,7 @@ async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing(store: Mysql
 
 @pytest.mark.parametrize("number", [1, MIN_SHARED_JOBS + 2])
 async def test_a_bound_set_by_another_process_holds_from_then_on(store: MysqlStore, url: str, number: int) -> None:
-    """What was known of bounds is asked again with every submission."""
+    """The bounds are read again with every submission."""
     beside = await MysqlStore.open(url)
 
     async def created() -> int:

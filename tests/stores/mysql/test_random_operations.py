@@ -42,7 +42,7 @@ class Turmoil:
         self.store = store
         self.rng = random.Random(f"{SEED}-{number}")
         self.worker = WorkerId(f"worker-{number}", "boot")
-        #: Shared by all: whose jobs they are is nobody's concern.
+        #: Shared by all workers of the test.
         self.made = made
         self.submitted = 0
 

@@ -12,7 +12,7 @@ SHORT = timedelta(milliseconds=50)
 
 
 async def all_listening(*stores: PostgresStore) -> None:
-    """Wait until stores listen, for work too, and have been told all there was."""
+    """Wait until stores listen, for work too, and have received all earlier notifications."""
     async with asyncio.timeout(60):
         for store in stores:
             store.watch_for_work()
@@ -28,7 +28,7 @@ async def announce_one(store: PostgresStore, other: PostgresStore, job: NewJob) 
 
 
 async def until_notified(store: PostgresStore, count: int) -> None:
-    """Wait until more was heard than so much."""
+    """Wait until a store has received more notifications than `count`."""
     async with asyncio.timeout(20):
         while store._listener._count == count:
             store._listener._change.clear()

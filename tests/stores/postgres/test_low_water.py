@@ -102,7 +102,7 @@ async def test_a_job_of_this_process_is_never_below_the_mark(store: PostgresStor
 async def test_a_notification_of_another_process_lowers_the_mark(
     store: PostgresStore, other: PostgresStore, reader: asyncpg.Connection
 ) -> None:
-    # Who has asked for work hears of it.
+    # Stores that have claimed are notified of it.
     assert not await store.claim(claim())
     await store.watch(timedelta(milliseconds=1))
     await churn(store)

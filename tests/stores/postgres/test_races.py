@@ -33,7 +33,7 @@ LEASE = timedelta(seconds=30)
 
 
 class Interrupted:
-    """A verb in a transaction that stays open until it is told to commit."""
+    """A verb in a transaction that stays open until `commit` is called."""
 
     def __init__(self) -> None:
         self.has_acted = asyncio.Event()

@@ -15,7 +15,7 @@ NOW = 10**15
 
 
 class Watch:
-    """A clock that is moved by hand."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

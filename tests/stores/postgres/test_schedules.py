@@ -15,7 +15,7 @@ from rota.stores.rows import Row
 
 
 class Counting(Session):
-    """Counts what the server is asked."""
+    """Counts the statements that the server gets."""
 
     __slots__ = ("asked",)
 
