@@ -29,7 +29,7 @@ LONGEST_RESERVE: Final = 4.0
 SHORTEST_RESERVE: Final = 1.0
 #: Reserved for closing, when all is written.
 TO_CLOSE_SECONDS: Final = 0.25
-#: Even with no time left, for the open claim and for writing: a job that is not handed back waits for its lease to lapse.
+#: Even with no time left, for the open claim and for writing: otherwise jobs wait until their leases lapse.
 LEAST_TO_WRITE: Final = 0.25
 #: How long the open claim and the last announcement may take at most.
 LONGEST_LAST_REQUEST: Final = 2.0

@@ -62,9 +62,11 @@ def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) ->
 
 
 def _unblock(connection: SqliteConnection, met: Mapping[JobId, int], now: int) -> None:
-    """Count so many blockers less of each job."""
+    """Reduce the number of blockers of each job by the number of its dependencies that are met."""
     if met:
-        run_for_rows(connection, statement("unblock_jobs"), list(met.items()), before=(now, now, AGING_MICROS, now, now))
+        run_for_rows(
+            connection, statement("unblock_jobs"), list(met.items()), before=(now, now, AGING_MICROS, now, now)
+        )
         connection.has_made_work = connection.has_set_times = True
 
 
