@@ -2,7 +2,7 @@
 
 A connection is half-open when its peer has disappeared without closing it: a host lost its power, a firewall dropped
 the connection. Keepalive probes detect an idle one, the user timeout one with unacknowledged data, both within
-`SILENT_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own as well.
+`HALF_OPEN_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own as well.
 
 The limits are here because the Python client and the command line share them.
 """

@@ -308,7 +308,7 @@ def _add_events(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
 
 def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     letters = add_group(commands, "dlq", "dead letters: jobs in state dead")
-    listing = add_command(letters, "list", "dead_letters:list_letters", "list dead jobs", shared)
+    listing = add_command(letters, "list", "dead_letters:list_dead_letters", "list dead jobs", shared)
     listing.add_argument("--group", action="store_true", help="by cause")
     listing.add_argument("--limit", type=count_of, default=50, help="how many at most")
     add_command(letters, "show", "jobs:get", "show a dead job", shared).add_argument("id", help="the job")

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.waiting import Emission, Emitted, Wait, check_emission
 from rota.core.worker_orders import WorkerOrders
 from rota.ports.client import ActionResult, Actor, AttemptReport, Deed, NodeResult, WorkflowReceipt
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, wall_clock
 from rota.ports.store import Census, Inserted, JobQuery
 from rota.tls import NO_FILES, ClientFiles
 from rota.wire.access import AccessForm
@@ -90,10 +90,6 @@ GRAPH_SECONDS: Final = 60.0
 _HIDDEN: Final = f'"{REDACTED}"'
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 def connect(urls: Sequence[str], *, token: str = "", tls: ClientFiles = NO_FILES, namespace: str = "") -> Client:
     """Make a client for one or several addresses of the same deployment."""
     return Client(Transport(urls, token=token, tls=tls, namespace=namespace))
@@ -113,7 +109,7 @@ async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - J
 class Client:
     """Calls the API of one deployment."""
 
-    def __init__(self, transport: Transport, *, clock: Clock = _wall_clock) -> None:
+    def __init__(self, transport: Transport, *, clock: Clock = wall_clock) -> None:
         self._transport = transport
         self._clock = clock
         self._lease_tokens: dict[LeaseKey, str] = {}

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from rota.encryption import Cipher
 
 _log = logging.getLogger("rota.worker")
-#: Sends a heartbeat, and returns the orders for the worker; None if they are passed to `obey` otherwise.
+#: Sends a heartbeat, and returns the orders for the worker; None if they are passed to `apply_orders` otherwise.
 Announce = Callable[[Member], Awaitable[WorkerOrders | None]]
 
 

@@ -52,8 +52,8 @@ async def stranger(url: str, store: MysqlStore) -> AsyncIterator[MysqlConnection
 @pytest.fixture
 def _nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn polling off, so that only wakes are noticed."""
-    monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-    monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "CHECK_SECONDS", 30.0)
 
 
@@ -292,8 +292,8 @@ async def test_all_listen_again_after_the_server_was_restarted(monkeypatch: pyte
                 except StoreUnavailable:
                     await asyncio.sleep(0.01)
         await all_listening(store, other)
-        monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-        monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+        monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+        monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
         watching = asyncio.ensure_future(other.watch(SOON))
         await store.insert([new_job()])
         assert await watching
@@ -404,8 +404,8 @@ async def test_a_listener_finds_a_notification_without_a_wake(
     store: MysqlStore, stranger: MysqlConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a caller's transaction. Only the listener reads the table, and polling is frequent for a while."""
-    monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-    monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "WAKE_DELAY_SECONDS", 0.0)
     await all_listening(store)
     number = await connection_of(stranger, store)

@@ -67,7 +67,7 @@ async def test_without_an_old_transaction_there_is_no_mark(store: PostgresStore)
 async def test_while_a_transaction_is_open_claims_skip_dead_entries(
     dsn: str, store: PostgresStore, reader: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(low_water, "TRAIL", 0)
+    monkeypatch.setattr(low_water, "MARK_MARGIN", 0)
     await churn(store)
     await store._low_water.measure()
     await churn(store, 500)

@@ -343,7 +343,7 @@ async def test_a_claim_removed_just_before_it_is_answered_is_not_answered(
     (seen,) = submitter._file.waiting("default", "mail")
     await wait_with(waiting, NEXT_CLAIM)
     monkeypatch.setattr(submitter, "_longest_waiting", lambda *_: seen)
-    monkeypatch.setattr(submitter, "glance", lambda: b".")
+    monkeypatch.setattr(submitter, "used_checksums", lambda: b".")
     job = await submit(store, new_job())
     assert (await only(store, job)).state is State.PENDING
     assert [given.id for given in await waiting.claim(NEXT_CLAIM)] == [job.id]
@@ -360,7 +360,7 @@ async def test_a_claim_that_has_found_jobs_is_not_answered(
     assert not in_file(store)
     # Even if it still seems to be there.
     monkeypatch.setattr(submitter, "_longest_waiting", lambda *_: seen)
-    monkeypatch.setattr(submitter, "glance", lambda: b".")
+    monkeypatch.setattr(submitter, "used_checksums", lambda: b".")
     monkeypatch.setattr(submitter._file, "has", lambda *_: True)
     submitter._file.add(seen.claim, seen.since, seen.until)
     job = await submit(store, new_job())

@@ -153,7 +153,7 @@ class ChildProgram:
                 set_up(level, form, fields_for(worker))
             case {"capture": True}:
                 capture_records()
-            case {"house": [factory, url, encryption_keys]}:
+            case {"caller_tx": [factory, url, encryption_keys]}:
                 self._caller_tx_config = CallerTxConfig(factory, url, encryption_keys)
             case {"run": _}:
                 self._job = _child_job_of(message["run"])

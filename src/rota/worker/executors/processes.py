@@ -120,7 +120,7 @@ class ProcessExecutor:
         if self._options.capture_logs:
             child.send({"capture": True})
         if self._options.caller_tx_config is not None:
-            child.send({"house": astuple(self._options.caller_tx_config)})
+            child.send({"caller_tx": astuple(self._options.caller_tx_config)})
         return child
 
     def _run_in(self, child: ChildProcess, attempt: RunningAttempt) -> None:
