@@ -215,7 +215,7 @@ def test_a_renewal_survives_the_wire() -> None:
     assert renewal_of(renewal_form(renewal)) == renewal
 
 
-# Seed 1
+# The legacy worker protocol
 
 
 async def test_a_seed_worker_completes_and_fails(env: ApiEnvironment) -> None:

@@ -13,8 +13,8 @@ from journeys.system import System, open_system
 from proofs import (
     breaker,
     cluster,
-    document,
     figures,
+    full_deployment,
     limits,
     memory,
     misbehaving_handlers,
@@ -57,7 +57,7 @@ def main() -> None:
         "breaker": lambda system: breaker.on_each_store(system, breaker.Scale()),
         "limits": lambda system: limits.on_each_store(system, limits.Scale(options.seconds / 2)),
         "redis-dies": lambda system: redis.redis_dies(system.folder, times=options.blows),
-        "fifth-document": document.prove,
+        "full-deployment": full_deployment.prove,
         "lateness": lambda system: figures.lateness(system, seconds=60),
         "idle": lambda system: figures.idle(system, seconds=60),
         "memory": lambda system: memory.steady_load(system, seconds=options.minutes * 60),

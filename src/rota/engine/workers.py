@@ -36,8 +36,8 @@ class WorkerControl:
             member = await self.one(name)
             if not self.is_alive(member):
                 raise IllegalTransition(
-                    f"worker {name!r}: no heartbeat since {member.seen_at:%Y-%m-%d %H:%M:%S} UTC, so it cannot be told"
-                    " anything; start it again, or forget it"
+                    f"worker {name!r}: no heartbeat since {member.seen_at:%Y-%m-%d %H:%M:%S} UTC, so it gets no"
+                    " orders; start it again, or forget it"
                 )
             if member.queues == (WEBHOOK_QUEUE,):
                 raise IllegalTransition(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from journeys.system import System
-from proofs.document import cluster, walk
+from proofs.full_deployment import cluster, walk
 
 
-def test_the_lines_of_the_fifth_document_work_literally(system: System) -> None:
+def test_commands_of_an_older_system_work_literally(system: System) -> None:
     with cluster(system):
         walk(system)
