@@ -40,7 +40,7 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def stage_for(url: str) -> AsyncIterator[System]:
+async def system_for(url: str) -> AsyncIterator[System]:
     """Return a system whose processes can import `bench.tasks`."""
     with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), url) as system:
         yield system

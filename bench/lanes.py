@@ -17,7 +17,7 @@ import statistics
 import time
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, ROOT, engine_on, stage_for, until_completed, until_workers
+from bench.drain import BY, PAYLOAD, ROOT, engine_on, system_for, until_completed, until_workers
 from bench.systems.processes import exact_cpu_seconds, family
 from journeys.system import System
 from rota.core.lifecycle import State
@@ -72,7 +72,7 @@ async def round_of(
 async def measure(url: str, *, jobs: int, rounds: int, server_pid: int | None = None) -> None:
     """Measure by turns and print."""
     seen: dict[int, list[tuple[float, float]]] = {lanes: [] for lanes in LANES}
-    async with engine_on(url) as engine, stage_for(url) as system:
+    async with engine_on(url) as engine, system_for(url) as system:
         for _ in range(rounds):
             for lanes in LANES:
                 seen[lanes].append(await round_of(engine, system, lanes, jobs, server_pid))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.drain import drain, engine_on, stage_for, start_worker
+from bench.drain import drain, engine_on, start_worker, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.tasks import BLOCK_SECONDS
@@ -17,8 +17,8 @@ async def sync_handlers(fresh_stores: FreshStores, *, jobs: int, rounds: int) ->
     """Run them beside async handlers that do nothing, and beside as many as could block in so many slots."""
     rates: dict[str, list[float]] = {"suspends": [], "returns": [], "blocks": []}
     url = await fresh_stores.fresh()
-    async with stage_for(url) as stage, engine_on(url) as engine:
-        start_worker(stage, "w", "--concurrency", str(SLOTS))
+    async with system_for(url) as system, engine_on(url) as engine:
+        start_worker(system, "w", "--concurrency", str(SLOTS))
         for _ in range(rounds):
             for job_type, found in rates.items():
                 found.append(await drain(engine, jobs, job_type, ["w"]))

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 
-from bench.drain import drain, engine_on, stage_for, start_worker
+from bench.drain import drain, engine_on, start_worker, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.tasks import TURNS, burn
@@ -19,8 +19,8 @@ async def busy_handlers(fresh_stores: FreshStores, *, jobs: int, rounds: int) ->
     cores = os.cpu_count() or 1
     bare, ours = [], []
     url = await fresh_stores.fresh()
-    async with stage_for(url) as stage, engine_on(url) as engine:
-        start_worker(stage, "w", "--concurrency", str(cores))
+    async with system_for(url) as system, engine_on(url) as engine:
+        start_worker(system, "w", "--concurrency", str(cores))
         for _ in range(rounds):
             bare.append(await asyncio.to_thread(_bare_loop, jobs, cores))
             ours.append(await drain(engine, jobs, "burns", ["w"]))

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from bench.drain import drain, engine_on, stage_for, start_api, start_worker, until_completed
+from bench.drain import drain, engine_on, start_api, start_worker, system_for, until_completed
 from bench.fresh_stores import FreshStores
 from bench.systems.processes import family, memory_of
 from bench.workloads.results import Line, at_most
@@ -24,7 +24,7 @@ SOON: Final = 1_000
 async def flat_memory(fresh_stores: FreshStores, *, jobs: int, seconds: float) -> list[Line]:
     """Compare the memory of each process before and after so many delayed jobs come, while others run."""
     url = await fresh_stores.fresh()
-    async with stage_for(url) as system, engine_on(url) as engine:
+    async with system_for(url) as system, engine_on(url) as engine:
         pids = {
             "api": await start_api(system),
             "scheduler": system.start("scheduler", "--store", url).pid,

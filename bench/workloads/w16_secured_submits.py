@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Final
 
-from bench.drain import ROOT, stage_for
+from bench.drain import ROOT, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.workloads.results import Line, at_least
@@ -29,7 +29,7 @@ async def secured_submits(fresh_stores: FreshStores, *, seconds: float, rounds: 
     for _ in range(rounds):
         for kind, found in rates.items():
             url = await fresh_stores.fresh()
-            async with stage_for(url) as system:
+            async with system_for(url) as system:
                 words = await asyncio.to_thread(_start, system, kind)
                 await _load(system.port, 1, words)
                 found.append(await _load(system.port, seconds, words))

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, drain, engine_on, stage_for, start_worker
+from bench.drain import BY, PAYLOAD, drain, engine_on, start_worker, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample, percentile
 from bench.workloads.results import Line, at_least, at_most, rate
@@ -33,8 +33,8 @@ async def limited(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> list[
     for _ in range(rounds):
         for kind, found in rates.items():
             url = await fresh_stores.fresh()
-            async with stage_for(url) as stage, engine_on(url) as engine:
-                start_worker(stage, "w", "--concurrency", str(SLOTS))
+            async with system_for(url) as system, engine_on(url) as engine:
+                start_worker(system, "w", "--concurrency", str(SLOTS))
                 await _set_limit(engine, kind)
                 submit = _submit_keyed if kind == "keys" else None
                 found.append(await drain(engine, jobs, TYPE, ["w"], submit))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.drain import PAYLOAD, drain, engine_on, stage_for, start_worker
+from bench.drain import PAYLOAD, drain, engine_on, start_worker, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.workloads.results import Line, at_least, rate
@@ -27,8 +27,8 @@ async def workflows(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> lis
     for _ in range(rounds):
         for kind, found in rates.items():
             url = await fresh_stores.fresh()
-            async with stage_for(url) as stage, engine_on(url) as engine:
-                start_worker(stage, "w", "--concurrency", str(SLOTS))
+            async with system_for(url) as system, engine_on(url) as engine:
+                start_worker(system, "w", "--concurrency", str(SLOTS))
                 found.append(await drain(engine, number, TYPE, ["w"], kinds[kind]))
     samples = {name: Sample(tuple(found)) for name, found in rates.items()}
     single = samples["single"].median

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from bench.drain import ROOT, stage_for, start_api
+from bench.drain import ROOT, start_api, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.workloads.results import Line, at_least, at_most
@@ -42,7 +42,7 @@ async def http_submits(fresh_stores: FreshStores, *, seconds: float, rounds: int
     for _ in range(rounds):
         for kind, found in seen.items():
             url = await fresh_stores.fresh()
-            async with stage_for(url) as system, _serving(system, kind):
+            async with system_for(url) as system, _serving(system, kind):
                 await _load(system.port, min(seconds, 1.0))
                 found.append(await _load(system.port, seconds))
     rates = {kind: Sample(tuple(one.rate for one in found)) for kind, found in seen.items()}

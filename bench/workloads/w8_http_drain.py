@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.drain import drain, engine_on, stage_for, start_api, start_worker
+from bench.drain import drain, engine_on, start_api, start_worker, system_for
 from bench.fresh_stores import FreshStores
 from bench.measure import Sample
 from bench.workloads.results import Line, at_least, rate
@@ -17,11 +17,11 @@ async def http_drain(fresh_stores: FreshStores, *, jobs: int, rounds: int, worke
     for _ in range(rounds):
         for over_http, found in rates.items():
             url = await fresh_stores.fresh()
-            async with stage_for(url) as stage, engine_on(url) as engine:
+            async with system_for(url) as system, engine_on(url) as engine:
                 if over_http:
-                    await start_api(stage)
+                    await start_api(system)
                 for name in names:
-                    start_worker(stage, name, "--concurrency", SLOTS, over_http=over_http)
+                    start_worker(system, name, "--concurrency", SLOTS, over_http=over_http)
                 found.append(await drain(engine, jobs, "suspends", names))
     inside, outside = Sample(tuple(rates[False])), Sample(tuple(rates[True]))
     return [

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.drain import engine_on, stage_for
+from bench.drain import engine_on, system_for
 from bench.fresh_stores import FreshStores
 from bench.http_client import JOB, Connection
 from bench.measure import percentile
@@ -75,17 +75,17 @@ class Load:
 async def mixed(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
     """Load a standalone process; how long jobs took comes from the store's own record."""
     url = await fresh_stores.fresh()
-    async with stage_for(url) as stage:
-        stage.start("standalone", "--store", url, "--port", str(stage.port), "--concurrency", "50")
-        await asyncio.to_thread(stage.until_up)
-        load = Load(stage.port)
+    async with system_for(url) as system:
+        system.start("standalone", "--store", url, "--port", str(system.port), "--concurrency", "50")
+        await asyncio.to_thread(system.until_up)
+        load = Load(system.port)
         alone: dict[str, list[float]] = {}
         for kind in RATES:
             alone |= await load.run(max(seconds / 6, 1), kind)
-        disk = await asyncio.to_thread(bare_syncs, stage.folder)
+        disk = await asyncio.to_thread(bare_syncs, system.folder)
         begun = time.time()
         together = await load.run(seconds, *RATES)
-        disk += await asyncio.to_thread(bare_syncs, stage.folder)
+        disk += await asyncio.to_thread(bare_syncs, system.folder)
         async with engine_on(url) as engine:
             jobs = await _since(engine, begun)
     assert not load.errors, f"{load.errors} requests failed"

@@ -9,7 +9,7 @@ import os
 import signal
 
 from journeys.system import System
-from proofs.cluster import response_of, troop
+from proofs.cluster import process_cluster, response_of
 from proofs.processes import kill
 from proofs.recurring import judge, tick
 
@@ -23,59 +23,59 @@ def leading(system: System) -> bool:
 def test_a_leader_that_is_stopped_or_killed_is_followed_by_the_other_and_no_occurrence_is_lost_or_doubled(
     system: System,
 ) -> None:
-    with troop(system, schedulers=2, nodes=1) as cast:
-        cast.start(workers=1)
-        tick(cast.first)
-        old = cast.leader()
-        other, former = cast.stages[1 - old], cast.stages[old]
-        os.killpg(cast.processes[old].pid, signal.SIGSTOP)
+    with process_cluster(system, schedulers=2, nodes=1) as running:
+        running.start(workers=1)
+        tick(running.first)
+        old = running.leader()
+        other, former = running.systems[1 - old], running.systems[old]
+        os.killpg(running.processes[old].pid, signal.SIGSTOP)
         system.until(lambda: leading(other), bool)
-        os.killpg(cast.processes[old].pid, signal.SIGCONT)
+        os.killpg(running.processes[old].pid, signal.SIGCONT)
         first_word = system.until(lambda: response_of(former, "/leader"), bool)
         assert not first_word["is_leader"], "stopped past its term, it must know without asking that it leads no more"
         instance = other.ask("GET", "/leader")["instance_id"]
         system.until(lambda: response_of(former, "/leader"), lambda seen: seen.get("current_leader") == instance)
-        kill(cast.processes[1 - old])
+        kill(running.processes[1 - old])
         system.until(lambda: leading(former), bool)
         assert judge(former) > 0
 
 
 def test_a_leader_that_is_told_to_go_hands_the_lead_over_before_it_ends(system: System) -> None:
-    with troop(system, schedulers=2, nodes=1) as cast:
-        cast.start(workers=0)
-        old = cast.leader()
-        other = cast.stages[1 - old]
-        cast.processes[old].terminate()
-        cast.processes[old].wait()
+    with process_cluster(system, schedulers=2, nodes=1) as running:
+        running.start(workers=0)
+        old = running.leader()
+        other = running.systems[1 - old]
+        running.processes[old].terminate()
+        running.processes[old].wait()
         cluster = other.ask("GET", "/v1/cluster")
-        gone = f"-{cast.processes[old].pid}"
+        gone = f"-{running.processes[old].pid}"
         assert not (cluster["current_leader"] or "").endswith(gone), "it resigned, and did not wait for its term"
         assert not any(member["worker_id"].endswith(gone) for member in cluster["members"])
         system.until(lambda: leading(other), bool)
 
 
 def test_without_a_quorum_of_etcd_jobs_run_health_says_degraded_and_all_heals_without_a_restart(system: System) -> None:
-    with troop(system, schedulers=1) as cast:
-        cast.start(workers=1)
-        api = cast.first
-        cast.leader()
+    with process_cluster(system, schedulers=1) as running:
+        running.start(workers=1)
+        api = running.first
+        running.leader()
         cluster = system.until(
             lambda: api.ask("GET", "/v1/cluster"), lambda seen: {one["role"] for one in seen["members"]} == ALL
         )
         assert cluster["coordinator"] == "etcd"
-        cast.nodes.kill(cast.nodes.nodes[0])
+        running.nodes.kill(running.nodes.nodes[0])
         assert api.ask("GET", "/v1/cluster")["current_leader"] == cluster["current_leader"]
         api.rota("cluster", "set", "log_level", "debug")
         system.until(system.logs, lambda seen: seen.count("log level is debug") >= 2)
-        cast.nodes.kill(cast.nodes.nodes[1])
-        system.until(cast.health, lambda seen: seen == {"degraded"})
+        running.nodes.kill(running.nodes.nodes[1])
+        system.until(running.health, lambda seen: seen == {"degraded"})
         assert "degraded" in api.rota("status")
         job = api.ask("POST", "/v1/jobs", {"type": "echo", "payload": 1})
         system.until(lambda: api.job(job["id"])["status"], lambda status: status == "completed")
-        for node in cast.nodes.nodes[:2]:
-            cast.nodes.start(node)
-        system.until(cast.health, lambda seen: seen == {"healthy"})
-        cast.leader()
+        for node in running.nodes.nodes[:2]:
+            running.nodes.start(node)
+        system.until(running.health, lambda seen: seen == {"healthy"})
+        running.leader()
         assert all(process.poll() is None for process in system.started)
 
 

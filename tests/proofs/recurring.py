@@ -30,15 +30,15 @@ def prove(system: System, *, seconds: float, every: float = 5.0, seed: int | Non
         lambda: server(second),
         *(lambda one=one: worker(one, f"worker-{next(numbers)}") for one in (system, system, second, second)),
     ]
-    cast = [start() for start in starters]
+    running = [start() for start in starters]
     tick(system)
     end, kills = time.monotonic() + seconds, 0
     while time.monotonic() < end:
-        victim = rng.randrange(len(cast))
-        kill(cast[victim])
+        number = rng.randrange(len(running))
+        kill(running[number])
         kills += 1
         # One of the two servers always lives: a worker that is started while its server is away would only wait.
-        cast[victim] = starters[victim]()
+        running[number] = starters[number]()
         time.sleep(max(0.0, min(rng.uniform(0.5, 1.5) * every, end - time.monotonic())))
     fired = judge(system)
     return f"seed {seed}: {kills} kills in {seconds:.0f} s, {fired} occurrences, each exactly once"
