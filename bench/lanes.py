@@ -17,13 +17,12 @@ import statistics
 import time
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, ROOT, engine_on, system_for, until_completed, until_workers
+from bench.drain import BY, PAYLOAD, ROOT, engine_on, system_for, until_completed, until_done, until_workers
 from bench.systems.processes import exact_cpu_seconds, family
 from journeys.system import System
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.store import JobQuery
 
 LANES: Final = (1, 20, 100)
 _PATIENCE_SECONDS: Final = 300.0
@@ -33,15 +32,6 @@ async def _submit(engine: Engine, number: int, lanes: int) -> None:
     for start in range(0, number, 1000):
         numbers = range(start, min(start + 1000, number))
         await engine.submit([NewJob(engine.fresh_id(), f"lane-{one % lanes}", PAYLOAD) for one in numbers])
-
-
-async def _until_done(engine: Engine) -> None:
-    """Wait until no job waits or runs. Counting them all, again and again, would cost more with many lanes."""
-    unfinished = JobQuery(states=(State.PENDING, State.QUEUED, State.RUNNING), limit=1)
-    give_up_at = time.monotonic() + _PATIENCE_SECONDS
-    while (await engine.store.find_some(unfinished)).jobs:
-        assert time.monotonic() < give_up_at, "the jobs do not end"
-        await asyncio.sleep(0.05)
 
 
 async def round_of(
@@ -61,7 +51,7 @@ async def round_of(
     pids = [*family(process.pid), *([] if server_pid is None else family(server_pid))]
     spent, begun = exact_cpu_seconds(pids), time.perf_counter()
     await engine.queues.resume("default", BY)
-    await _until_done(engine)
+    await until_done(engine)
     rate = jobs / (time.perf_counter() - begun)
     spent = exact_cpu_seconds(pids) - spent
     process.terminate()
