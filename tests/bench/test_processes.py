@@ -80,9 +80,9 @@ def test_a_harness_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path
             sys.executable,
             "-c",
             (
-                "import os, sys, time; from pathlib import Path; from bench.systems.processes import Nursery;"
-                "folder = Path(sys.argv[1]); nursery = Nursery(folder);"
-                "sleeper = nursery.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ,"
+                "import os, sys, time; from pathlib import Path; from bench.systems.processes import ProcessGroup;"
+                "folder = Path(sys.argv[1]); group = ProcessGroup(folder);"
+                "sleeper = group.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ,"
                 " log=folder / 'log');"
                 "print(sleeper.pid, flush=True); time.sleep(600)"
             ),
