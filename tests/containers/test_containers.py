@@ -1,11 +1,12 @@
 """The image, the compose file and the manifests: valid by their schemas, and by rules of this project.
 
-No image can be pulled where these tests run, so nothing is built here; what a container would be told is checked
-against what Rota understands.
+No image can be pulled where these tests run, so nothing is built here (`make containers` does). What a container would
+be told is checked against what Rota understands.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -203,3 +204,15 @@ def test_the_trial_of_the_containers_asks_what_the_api_understands() -> None:
     waits = re.findall(r"wait=([^\"&\s]*)", (ROOT / "tools" / "containers").read_text(encoding="utf-8"))
     assert waits
     assert all(0 <= float(wait) <= 3_600 for wait in waits)
+
+
+def test_a_trial_that_fails_leaves_no_container(tmp_path: Path) -> None:
+    """What clears away read a parameter of a function that had ended: containers and volumes stayed."""
+    calls = tmp_path / "calls"
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$*" >>{calls}\ncase "$*" in *" up "*) exit 1;; esac\n')
+    docker.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    trial = subprocess.run([ROOT / "tools/containers"], env=environment, check=False, capture_output=True)
+    assert trial.returncode == 1
+    assert calls.read_text().splitlines()[-1].startswith("compose --profile embedded down --volumes")
