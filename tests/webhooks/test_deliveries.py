@@ -98,6 +98,21 @@ def deliveries(system: System) -> list[dict[str, Any]]:
 
 
 @ON_STORES
+def test_the_worker_of_deliveries_stays_known(system: System) -> None:
+    """It sent one heartbeat only, so that 14 s later it was reported as silent."""
+    serve(system)
+    add(system, "http://127.0.0.1:9/hook", events=["job.completed"])
+
+    def worker() -> dict[str, Any]:
+        found = [one for one in system.ask("GET", "/v1/workers")["items"] if one["queues"] == ["rota.webhooks"]]
+        return found[0] if found else {}
+
+    started = system.until(worker, lambda found: found.get("is_alive", False))
+    system.until(worker, lambda found: found["seen_at"] > started["seen_at"])
+    assert worker()["boot_id"] == started["boot_id"]
+
+
+@ON_STORES
 def test_every_end_of_a_job_is_told_signed_and_thin(system: System) -> None:
     serve(system)
     with receiver() as (url, inbox):

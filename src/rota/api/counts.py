@@ -14,6 +14,7 @@ from rota.core.cluster import ALIVE_FOR, Member, Role
 from rota.core.errors import RotaError
 from rota.core.lifecycle import DUE_STATES, FINISHED, WAITING, State
 from rota.core.queue import LaneCount, Queue, due_since
+from rota.core.webhook import QUEUE as WEBHOOK_QUEUE
 from rota.engine import Engine
 from rota.ports.store import Census
 from rota.wire.cluster import QueueForm, TypeDepth
@@ -162,6 +163,8 @@ async def overview_now(engine: Engine, counts: JobCounts) -> Overview:
 
 
 def stats_of(census: Census, workers: Sequence[Member], now: datetime) -> Stats:
+    """Give the counts of jobs and workers. The workers of webhook deliveries, which run nothing else, do not count."""
+    workers = [one for one in workers if one.queues != (WEBHOOK_QUEUE,)]
     slots = sum(worker.slots for worker in workers)
     busy = sum(worker.busy for worker in workers)
     return Stats(

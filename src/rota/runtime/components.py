@@ -229,7 +229,7 @@ class Components:
             self.scheduler = build_scheduler(engine, self._settings, lambda: membership.stands_by)
             self._start_task(self.scheduler.run(), "scheduler")
             name = self._plan.instance or instance_name()
-            self._webhooks = WebhookDelivery(engine, self._settings, name, link.announce_member)
+            self._webhooks = WebhookDelivery(engine, self._settings, name, link.announce_member, membership.add_worker)
             self._start_task(self._webhooks.run(), "webhooks")
         if not (self._plan.is_hosted or self._settings.namespace or link.caller_tx is None):
             self._namespaces = self._host_namespaces(engine, membership, link.caller_tx.url)

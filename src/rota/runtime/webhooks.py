@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from rota.core.cluster import Member
 from rota.core.webhook import QUEUE, TYPE, Webhook
 from rota.engine import Engine
 from rota.ports.client import Actor
@@ -32,11 +34,19 @@ _log = logging.getLogger("rota.webhooks")
 class WebhookDelivery:
     """Runs the delivery worker while there are webhooks."""
 
-    def __init__(self, engine: Engine, settings: Settings, name: str, announce: Announce) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        name: str,
+        announce: Announce,
+        add_worker: Callable[[Callable[[], Member]], None],
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._name = name
         self._announce = announce
+        self._add_worker = add_worker
         self._worker: Worker | None = None
 
     @property
@@ -58,6 +68,8 @@ class WebhookDelivery:
                 break
             await asyncio.sleep(LOOK_SECONDS)
         self._worker = self._build()
+        # Where checking in covers the heartbeats of workers, it has to know of this one. It takes no orders.
+        self._add_worker(self._worker.member)
         await self._worker.run()
 
     def _build(self) -> Worker:
