@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,34 @@ async def test_a_queue_is_paused_and_resumed(env: ApiEnvironment) -> None:
     assert len(await env.claim(queues=["mail"])) == 1
 
 
+async def test_a_pause_that_has_ended_by_itself_is_not_shown(env: ApiEnvironment) -> None:
+    """Claims went on, but lists, metrics and health said "paused", and a new pause kept the time of the old one."""
+    await env.submit(queue="mail")
+    until = (env.clock() + timedelta(minutes=5)).isoformat()
+    await env.client.post("/v1/queues/mail/pause", json={"reason": "provider down", "resume_at": until})
+    env.clock.move(timedelta(minutes=6))
+    queue = body_of(await env.client.get("/v1/queues/mail"))
+    assert (queue["is_paused"], queue["paused_at"], queue["pause_reason"], queue["resume_at"]) == (False, *[None] * 3)
+    assert body_of(await env.client.get("/v1/queues"))["items"][0]["is_paused"] is False
+    metrics = await env.client.get("/metrics", headers={"Accept": "text/plain"})
+    assert 'rota_queue_paused{queue="mail"} 0.0' in metrics.text
+    codes = {one["code"] for one in body_of(await env.client.get("/health"))["problems"]}
+    assert "queue_paused_with_backlog" not in codes
+    assert "no_worker_for_queue" in codes
+    again = body_of(await env.client.post("/v1/queues/mail/pause"))
+    assert again["paused_at"] > until
+    assert len(await env.claim(queues=["mail"])) == 0
+
+
+async def test_a_queue_is_not_paused_until_a_time_that_is_past(env: ApiEnvironment) -> None:
+    """The pause was accepted and ended at once."""
+    until = (env.clock() - timedelta(seconds=1)).isoformat()
+    problem = problem_of(await env.client.post("/v1/queues/mail/pause", json={"resume_at": until}), 422)
+    assert problem["errors"][0]["field"] == "resume_at"
+    assert "is past; give a later time" in problem["detail"]
+    assert await env.store.queues() == []
+
+
 async def test_a_queue_that_nobody_used_is_empty(env: ApiEnvironment) -> None:
     assert body_of(await env.client.get("/v1/queues/new"))["depth"] == 0
     problem_of(await env.client.get("/v1/queues/a%20b"), 422)
@@ -54,6 +83,15 @@ async def test_a_queue_that_nobody_used_cannot_be_resumed_but_paused(env: ApiEnv
     assert body_of(await env.client.post("/v1/queues/new/resume"))["is_paused"] is False
     await env.submit(queue="mail")
     assert body_of(await env.client.post("/v1/queues/mail/resume"))["is_paused"] is False
+
+
+async def test_workers_that_only_deliver_webhooks_do_not_count(env: ApiEnvironment) -> None:
+    """Their slots were counted with those of the workers that run jobs, as long as they were known."""
+    delivery = {"worker_id": "delivery", "boot_id": "b2", "queues": ["rota.webhooks"], "types": ["rota.webhook"]}
+    beats = [BEAT, {**delivery, "slots": 8, "busy": 0}]
+    await env.client.post("/v1/workers:beat", json={"workers": beats})
+    stats = body_of(await env.client.get("/stats"))
+    assert (stats["workers"], stats["slots"], stats["worker_utilization"]) == (1, 4, 0.25)
 
 
 async def test_workers_make_themselves_known_and_say_goodbye(env: ApiEnvironment) -> None:

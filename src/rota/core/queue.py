@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -46,6 +47,12 @@ class Queue:
     max_running: int | None = None
     rate_limit: str | None = None
     version: int = 0
+
+    def as_of(self, now: datetime) -> Queue:
+        """Return the settings without a pause that has ended by itself: claims no longer regard it."""
+        if self.paused_at is None or self.resume_at is None or self.resume_at > now:
+            return self
+        return replace(self, paused_at=None, pause_reason=None, resume_at=None)
 
 
 class PriorityClass(StrEnum):

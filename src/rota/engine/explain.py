@@ -180,9 +180,8 @@ class Explain:
     async def _no_worker(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         """Yield what keeps workers from claiming a due job."""
         is_paused = False
-        for queue in await self._deps.store.queues():
-            is_over = queue.resume_at is not None and queue.resume_at <= now
-            if queue.name == job.queue and queue.paused_at is not None and not is_over:
+        for queue in [one.as_of(now) for one in await self._deps.store.queues()]:
+            if queue.name == job.queue and queue.paused_at is not None:
                 why = f": {queue.pause_reason}" if queue.pause_reason else ""
                 text = f"queue {job.queue!r} has been paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC{why}"
                 evidence = {"queue": job.queue, "since": queue.paused_at, "reason": queue.pause_reason}

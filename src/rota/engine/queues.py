@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from rota.core.backlog import RATE_WINDOW, Backlog, start_rate
-from rota.core.errors import IllegalTransition, QueueFull
+from rota.core.errors import IllegalTransition, InvalidRequest, QueueFull
 from rota.core.history import BucketLength, HistoryQuery
 from rota.core.ledger import LedgerEntry
 from rota.core.limit import queue_limit
@@ -32,8 +32,9 @@ class Queues:
         self._deps = deps
 
     async def all(self) -> Sequence[Queue]:
-        """Return the queues that have settings or a limit."""
-        known = {queue.name: queue for queue in await self._deps.store.queues()}
+        """Return the queues that have settings or a limit, without pauses that have ended."""
+        now = self._deps.clock()
+        known = {queue.name: queue.as_of(now) for queue in await self._deps.store.queues()}
         for limit in await self._deps.store.limits(after=queue_limit("")):
             kind, _, name = limit.name.partition(":")
             if kind == "queue":
@@ -42,8 +43,11 @@ class Queues:
         return sorted(known.values(), key=lambda queue: queue.name)
 
     async def pause(self, name: str, reason: str, by: Actor, *, resume_at: datetime | None = None) -> Queue:
-        """Stop claims from a queue; running jobs continue."""
+        """Stop claims from a queue, until a time if one is given; running jobs continue."""
         now = self._deps.clock()
+        if resume_at is not None and resume_at <= now:
+            remedy = "give a later time, or leave it out to pause the queue until it is resumed"
+            raise InvalidRequest(f"resume_at: {resume_at.isoformat()} is past; {remedy}", field="resume_at")
 
         def paused(queue: Queue) -> Queue:
             return replace(queue, paused_at=queue.paused_at or now, pause_reason=reason, resume_at=resume_at)
@@ -77,7 +81,7 @@ class Queues:
         """Apply a change to a queue's current settings; try again if they were changed concurrently."""
         for _ in range(_MOST_TRIES):
             known = {queue.name: queue for queue in await self._deps.store.queues()}
-            queue = change(known.get(name, Queue(name)))
+            queue = change(known.get(name, Queue(name)).as_of(self._deps.clock()))
             detail = _detail(queue, action)
             entry = LedgerEntry(by.name, f"queues.{action}", name, by.origin, detail, surface=by.surface)
             if await self._deps.store.put_queue(queue, entry=entry):
@@ -105,7 +109,8 @@ class Backlogs:
 
     async def of(self, queue: str, waiting: int) -> Backlog:
         """Return the backlog of a queue with this number of waiting jobs."""
-        settings = {one.name: one for one in await self._deps.store.queues()}.get(queue)
+        now = self._deps.clock()
+        settings = {one.name: one.as_of(now) for one in await self._deps.store.queues()}.get(queue)
         paused = settings is not None and settings.paused_at is not None
         resume_at = None if settings is None else settings.resume_at
         return Backlog(waiting, await self.rate(queue), resume_at, paused)
