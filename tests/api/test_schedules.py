@@ -46,6 +46,8 @@ async def test_a_name_belongs_to_one(env: ApiEnvironment) -> None:
         ({"overlap": "maybe"}, "overlap"),
         ({"catch_up_limit": 1001}, "catch_up_limit"),
         ({"blackouts": [{"lasting": "1h"}]}, "blackouts"),
+        ({"blackouts": [{"lasting": "1h", "cron": "* * *"}]}, "blackouts.cron"),
+        ({"end_at": "2026-01-01T00:00:00Z"}, "end_at"),
         ({"start_at": "2026-05-01T00:00:00Z", "end_at": "2026-04-01T00:00:00Z"}, "end_at"),
         ({"crn": "x"}, "crn"),
         ({"job": {"type": "report", "delay": 5}}, "job.delay"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -243,6 +244,24 @@ async def test_a_backfill_does_not_reach_beyond_the_record_of_fire_times(env: En
     made = await put_up(env)
     with pytest.raises(InvalidRequest, match="no longer on record"):
         await env.engine.schedules.backfill(made.id, BASE - timedelta(days=100), BASE, OLGA)
+
+
+async def test_a_backfill_is_of_a_past_period(env: EngineEnvironment) -> None:
+    """Of a period in the future it made all jobs ahead, which nobody could take back by deleting the schedule."""
+    made = await put_up(env)
+    env.clock.move(10 * MINUTE)
+    for verb in (env.engine.schedules.backfill_times, partial(env.engine.schedules.backfill, by=OLGA)):
+        with pytest.raises(InvalidRequest, match=r"to: .* is not past") as refusal:
+            await verb(made.id, BASE, BASE + 11 * MINUTE)
+        assert refusal.value.field == "to"
+    assert await jobs_of(env) == []
+
+
+async def test_a_schedule_that_ends_before_its_first_fire_time_is_refused(env: EngineEnvironment) -> None:
+    """It was created and never fired."""
+    for ends in ({"end_at": BASE - MINUTE}, {"start_at": BASE + SECOND, "end_at": BASE + 2 * SECOND}):
+        with pytest.raises(InvalidRequest, match=r"end_at: .* before the first fire time"):
+            await put_up(env, **ends)
 
 
 async def test_a_backfill_makes_what_was_missed_and_nothing_twice(env: EngineEnvironment) -> None:

@@ -68,9 +68,11 @@ class Blackout:
 
     def __post_init__(self) -> None:
         if (self.start is None) == (self.rule is None):
-            raise InvalidRequest("blackout: give either 'start' or 'rule'", field="blackouts")
+            raise InvalidRequest("blackouts: give either 'start' or 'cron'", field="blackouts")
         if self.lasting <= timedelta(0):
-            raise InvalidRequest(f"blackout: 'lasting' must be positive, not {self.lasting}", field="blackouts")
+            raise InvalidRequest(
+                f"blackouts: 'lasting' must be longer than nothing, not {self.lasting}", field="blackouts"
+            )
 
     def covers(self, moment: datetime, zone: ZoneInfo) -> bool:
         """Whether `moment` lies within; a rule is read in the schedule's zone."""

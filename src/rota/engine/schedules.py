@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, ScheduleNotFound
+from rota.core.errors import IllegalTransition, InvalidCron, InvalidRequest, KeyReused, ScheduleNotFound
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED
@@ -65,6 +65,9 @@ class Schedules:
         values = {field.name: getattr(draft, field.name) for field in fields(Draft)}
         schedule = Schedule(id=self._deps.fresh_id.schedule(), created_at=now, updated_at=now, **values)
         schedule = replace(schedule, next_fire_at=schedule.next_after(now))
+        if draft.end_at is not None and schedule.next_fire_at is None:
+            problem = f"{draft.end_at.isoformat()} comes before the first fire time; give a later time, or leave it out"
+            raise InvalidRequest(f"end_at: {problem}", field="end_at")
         if not await self._deps.store.put_schedules([schedule], entry=_entry(by, "create", schedule)):
             raise IllegalTransition(f"schedule {draft.name!r}: the name is taken; edit that one or choose another name")
         await self._announce_change(schedule, "created")
@@ -202,6 +205,9 @@ class Schedules:
                 " and could be made twice",
                 field="from",
             )
+        if end > now:
+            remedy = f"those fire times make their jobs themselves; give {now.isoformat(timespec='seconds')} at most"
+            raise InvalidRequest(f"to: {end.isoformat()} is not past; {remedy}", field="to")
         return backfill(schedule, start, end, now, fresh_id=self._deps.fresh_id)
 
     async def one(self, schedule_id: ScheduleId) -> Schedule:
@@ -357,7 +363,10 @@ def _check(draft: Draft) -> None:
     zone_of(draft.zone)
     for blackout in draft.blackouts:
         if blackout.rule is not None:
-            rule_of(blackout.rule)
+            try:
+                rule_of(blackout.rule)
+            except InvalidCron as error:
+                raise InvalidRequest(f"blackouts.cron: {error}", field="blackouts.cron") from None
     if not 1 <= draft.catch_up_limit <= LARGEST_CATCH_UP:
         message = f"catch_up_limit: {draft.catch_up_limit} must lie between 1 and {LARGEST_CATCH_UP}"
         raise InvalidRequest(message, field="catch_up_limit")
