@@ -279,6 +279,10 @@ async def test_a_client_sends_any_number_of_jobs_in_as_many_requests_as_it_takes
         ({"run_at": "2030-01-01T00:00:00"}, "run_at"),
         ({"on_success": "x"}, "on_success"),
         ({"queue": ""}, "queue"),
+        ({"expires": 0}, "expires"),
+        ({"on_success": {"type": "a", "takes": "failure"}}, "on_success.takes"),
+        ({"on_failure": {"type": "a", "takes": "result"}}, "on_failure.takes"),
+        ({"on_success": {"type": "a", "expires": "0s"}}, "expires"),
     ],
 )
 async def test_what_python_refuses_is_refused_by_http(env: ApiEnvironment, body: dict[str, object], field: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import fields
 from datetime import datetime, timedelta
 
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.builders import HEIR, NOW, moments, templates, unhurried
+from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, ScheduleId
-from rota.core.submission import Dependency, NewJob, Template, request_hash
+from rota.core.submission import TAKES, Dependency, Need, NewJob, Template, check, request_hash
 
 TAKEN_OVER = {field.name for field in fields(Template)} & {field.name for field in fields(NewJob)}
 HOUR = timedelta(hours=1)
@@ -100,3 +102,22 @@ def test_make_says_where_a_job_comes_from() -> None:
 def test_requests_have_one_hash_if_and_only_if_they_are_one(one: bytes, other: bytes) -> None:
     assert (request_hash(one) == request_hash(other)) == (one == other)
     assert len(request_hash(one)) == 16
+
+
+@pytest.mark.parametrize(
+    ("takes", "need", "is_refused"),
+    [
+        ("failure", "success", True),
+        ("result", "failure", True),
+        ("results", "failure", True),
+        ("failure", "failure", False),
+        ("failure", "end", False),
+        ("result", "end", False),
+        ("results", "success", False),
+    ],
+)
+def test_a_job_takes_only_what_the_job_before_it_can_have(takes: str, need: str, is_refused: bool) -> None:  # noqa: FBT001
+    """It was accepted, and the job always got null."""
+    job = NewJob(JobId(2), "mail", meta={TAKES: takes}, after=(Dependency(JobId(1), Need(need)),))
+    with pytest.raises(InvalidRequest, match="takes: ") if is_refused else nullcontext():
+        check(job)

@@ -49,6 +49,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"delay": [1]}, ["delay", "[1]"]),
     ({"delay": 1, "run_at": datetime(2030, 1, 1, tzinfo=UTC)}, ["run_at", "delay", "not both"]),
     ({"expires": "never"}, ["expires", "'never'"]),
+    ({"expires": 0}, ["expires", "longer"]),
     ({"timeout": 0}, ["timeout", "longer"]),
     ({"timeout": "x"}, ["timeout", "'x'"]),
     ({"retry": True}, ["retry", "True", "retry=5"]),

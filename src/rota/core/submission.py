@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -274,6 +274,7 @@ def unknown_parent(job_id: JobId) -> InvalidRequest:
 
 LARGEST_ATTEMPTS: Final = 2**31 - 1
 _TAKES: Final = tuple(one.value for one in Takes)
+_TAKES_RESULTS: Final = (Takes.RESULT, Takes.RESULTS)
 
 
 def check(job: NewJob | Template) -> None:
@@ -295,9 +296,15 @@ def check(job: NewJob | Template) -> None:
     if isinstance(job, NewJob) and job.unique is not None and job.unique.kind is UniqueKind.DEBOUNCE:
         _check_debounce(job)
     if job.on_success is not None:
-        check(job.on_success)
+        _check_follow_up("on_success", job.on_success, (Takes.FAILURE,), "the job before it has succeeded")
     if job.on_failure is not None:
-        check(job.on_failure)
+        _check_follow_up("on_failure", job.on_failure, _TAKES_RESULTS, "the job before it has no result")
+
+
+def _check_follow_up(field_name: str, template: Template, never_there: Sequence[Takes], why: str) -> None:
+    check(template)
+    if (takes := template.meta.get(TAKES)) in never_there:
+        _refuse(f"{field_name}.takes", takes, f"{why}; leave it out")
 
 
 def _check_debounce(job: NewJob) -> None:
@@ -319,6 +326,13 @@ def _check_takes(job: NewJob | Template, takes: str) -> None:
         _refuse("takes", takes, "the job waits for no other job; name one in 'after'")
     if takes == Takes.RESULT and parents > 1:
         _refuse("takes", takes, f"the job waits for {parents} jobs; take 'results' instead")
+    needs = {parent.need for parent in job.after}
+    if takes == Takes.FAILURE and needs == {Need.SUCCESS}:
+        _refuse(
+            "takes", takes, "the job starts only after successes; need 'failure' or 'end' of one, or take 'results'"
+        )
+    if takes in _TAKES_RESULTS and needs == {Need.FAILURE}:
+        _refuse("takes", takes, "the job starts only after failures, which have no result; take 'failure' instead")
 
 
 # Cached, since a million jobs share a few combinations. A refusal is not cached.

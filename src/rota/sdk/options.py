@@ -419,7 +419,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "priority": _converted(Priority, "give a number from 1 (least urgent) to 10"),
     "delay": _duration,
     "run_at": _time,
-    "expires": _duration,
+    "expires": _positive_duration,
     "timeout": _positive_duration,
     "retry": _retry,
     "delivery": _converted(Delivery, "give 'at_least_once' or 'at_most_once'"),

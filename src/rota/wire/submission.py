@@ -267,7 +267,7 @@ def new_job_of(
     control = _control_of(s, own)
     if control is not None and control.kind is UniqueKind.DEBOUNCE:
         run_at = now + _debounce(s, control)
-    expires = own.expires if s.expires is None else duration_of(s.expires, "expires")
+    expires = own.expires if s.expires is None else positive_duration(s.expires, "expires")
     key = None
     if s.idempotency_key is not None:
         key = IdempotencyKey(s.idempotency_key, request_of(s, defaults), key_scope)
@@ -369,7 +369,7 @@ def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Templat
         backoff=own.backoff if form.retry is None else backoff_of(form.retry, own.backoff),
         delivery=delivery,
         timeout=own.timeout if form.timeout is None else positive_duration(form.timeout, "timeout"),
-        expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
+        expires=own.expires if form.expires is None else positive_duration(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
         concurrency_key=_key_of(form, own),
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
