@@ -446,11 +446,12 @@ def _check_texts(settings: Settings) -> None:
             _refuse(settings, name, f"it has no effect without {needed!r}")
     for url in settings.api_url:
         if not url.startswith(("http://", "https://")):
-            _refuse(settings, "api_url", "it must begin with http:// or https://")
+            _refuse(settings, "api_url", "it must begin with http:// or https://", url)
 
 
-def _refuse(settings: Settings, name: str, why: str) -> None:
-    value = "***" if OPTIONS[name].is_secret else redacted(repr(getattr(settings, name)))
+def _refuse(settings: Settings, name: str, why: str, part: str | None = None) -> None:
+    """Refuse the value of a setting, or a part of it."""
+    value = "***" if OPTIONS[name].is_secret else redacted(repr(getattr(settings, name) if part is None else part))
     raise InvalidSetting(f"{settings.origin(name)}: {value} is not usable for {name!r}: {why}", field=name)
 
 

@@ -58,6 +58,41 @@ def test_wrong_usage_ends_with_two_and_says_what_was_meant(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("url", ["htp://host", "127.0.0.1:8080"])
+def test_a_wrong_address_is_shown_as_it_was_typed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was shown as a Python tuple."""
+    assert main(["status", "--api-url", url]) == Exit.USAGE
+    assert f"--api-url: {url!r} is not usable" in capsys.readouterr().err
+
+
+ENDS: list[tuple[dict[str, Any], str]] = [
+    ({"status": "cancelled", "reason": "expired", "error": None}, "job a1 is cancelled (expired)\n"),
+    ({"status": "cancelled", "reason": None, "error": None}, "job a1 is cancelled\n"),
+    (
+        {"status": "dead", "reason": "exhausted", "error": {"kind": "OSError", "message": "no"}},
+        "job a1 is dead (exhausted): OSError: no\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("ended", "said"), ENDS)
+def test_a_job_without_a_result_is_said_to_have_ended_and_why(
+    ended: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job that had expired it said "is cancelled :"."""
+    monkeypatch.setattr(ApiClient, "get", lambda *_, **__: {"id": "a1", "result": None, **ended})
+    assert main(["jobs", "result", "a1"]) == Exit.JOB_FAILED
+    assert capsys.readouterr().err == f"rota: {said}fix: see `rota jobs explain a1`\n"
+
+
+def test_a_new_token_is_said_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--expires 90` is 90 seconds, and nothing showed it."""
+    token = {"name": "ci", "id": "abc", "secret": "rota_abc", "warnings": [], "expires_at": "2026-03-01T12:01:30Z"}
+    monkeypatch.setattr(ApiClient, "post", lambda *_, **__: token)
+    assert main(["token", "create", "ci", "--role", "viewer", "--expires", "90"]) == Exit.OK
+    assert "token ci (abc), expires at 2026-03-01T12:01:30Z; its secret" in capsys.readouterr().err
+
+
 def test_no_server_ends_with_eight_and_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--api-url", "http://127.0.0.1:9"]) == Exit.UNREACHABLE
     assert "rota standalone" in capsys.readouterr().err
@@ -153,6 +188,28 @@ def test_a_role_refuses_flags_that_have_no_effect_on_it(
         main([role, flag, "json"])
     assert end.value.code == Exit.USAGE
     assert f"there is no flag {flag}" in capsys.readouterr().err
+
+
+def test_an_unknown_flag_is_named_with_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was "rota: rota jobs list: there is no flag …"."""
+    with pytest.raises(SystemExit):
+        main(["jobs", "list", "--statuss", "x"])
+    assert capsys.readouterr().err.startswith("rota: jobs list: there is no flag --statuss\n")
+
+
+def test_a_job_is_shown_to_people_without_the_older_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`due_at`, `schedule_at` and `next_run_at` of a job that had ended stood beside `run_at`, all with one time."""
+    job = {"id": "a1", "status": "completed", "state": "completed", "run_at": "2026-03-01T12:00:00Z"}
+    older = {"due_at": job["run_at"], "schedule_at": job["run_at"], "next_run_at": job["run_at"]}
+    answers = {"/v1/jobs/a1": job, "/tasks/a1": {**job, **older}}
+    monkeypatch.setattr(ApiClient, "get", lambda _, path, **__: answers[path])
+    assert main(["jobs", "get", "a1", "--time", "iso"]) == Exit.OK
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines()] == ["id", "status", "run_at"]
+    assert main(["jobs", "get", "a1", "-o", "json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out) == {**job, **older}
 
 
 def test_a_flag_of_another_command_is_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:

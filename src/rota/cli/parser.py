@@ -30,8 +30,14 @@ class Parser(argparse.ArgumentParser):
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-") and len(word) > 1]
         if flags:
             known = [flag for action in self._actions for flag in action.option_strings]
-            self._end(f"{self.prog}: there is no flag {flags[0]}", flags[0], known)
-        self._end(f"{self.prog}: unexpected argument {unknown[0]!r}", "", [])
+            self._end(f"{self._command}there is no flag {flags[0]}", flags[0], known)
+        self._end(f"{self._command}unexpected argument {unknown[0]!r}", "", [])
+
+    @property
+    def _command(self) -> str:
+        """The words of the command, which come behind the program's name."""
+        _, _, words = self.prog.partition(" ")
+        return f"{words}: " if words else ""
 
     def _end(self, message: str, wrong: str, known: Sequence[str]) -> NoReturn:
         close = [name for name in difflib.get_close_matches(wrong, known, 2, 0.6) if name != wrong] if wrong else []

@@ -160,7 +160,8 @@ def show_secret(options: argparse.Namespace, noun: str, record: dict[str, Any]) 
     """Print a new secret alone to standard output, unless another format is requested."""
     printer = printer_of(options)
     if printer.form == "table":
-        say(f"{noun} {record['name']} ({record['id']}); its secret is shown this once:")
+        expiry = f", expires at {record['expires_at']}" if record.get("expires_at") else ""
+        say(f"{noun} {record['name']} ({record['id']}){expiry}; its secret is shown this once:")
         print(record["secret"])
     else:
         printer.record(record)

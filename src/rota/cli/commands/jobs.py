@@ -107,7 +107,12 @@ def listed(api: ApiClient, path: str, limit: int = sys.maxsize, **query: object)
 
 
 def get(options: argparse.Namespace) -> int:
-    printer_of(options).record(api_client_of(options).get(f"/tasks/{options.id}"))
+    api, printer = api_client_of(options), printer_of(options)
+    if printer.form != "table":
+        printer.record(api.get(f"/tasks/{options.id}"))
+        return Exit.OK
+    # For people each value once: programs may read the older names of times, and `state`, which `status` repeats.
+    printer.record({name: value for name, value in api.get(f"/v1/jobs/{options.id}").items() if name != "state"})
     return Exit.OK
 
 
@@ -199,10 +204,18 @@ def _show_end(options: argparse.Namespace, ended: Mapping[str, Any]) -> int:
     elif ended["status"] == "completed":
         print(shown_json(ended["result"]))
     else:
-        error = ended.get("error") or {}
-        say(f"rota: job {ended['id']} is {ended['status']} {clean(error.get('kind', ''))}: "
-            f"{clean(shown_text(error.get('message', '')))}")  # fmt: skip
+        say(f"rota: {_bad_end(ended)}\nfix: see `rota jobs explain {ended['id']}`")
     return Exit.JOB_FAILED if ended["status"] in {"dead", "cancelled"} else Exit.OK
+
+
+def _bad_end(ended: Mapping[str, Any]) -> str:
+    """Say how a job has ended without a result, and why: its reason, and its last error if it has one."""
+    text = f"job {ended['id']} is {ended['status']}"
+    if ended.get("reason"):
+        text += f" ({ended['reason']})"
+    if error := ended.get("error"):
+        text += f": {clean(error['kind'])}: {clean(shown_text(error['message']))}"
+    return text
 
 
 def act(options: argparse.Namespace) -> int:
