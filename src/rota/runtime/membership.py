@@ -264,7 +264,8 @@ class Membership:
             return
         if not is_first or LOG_LEVEL in configuration.values:
             set_level(level)
-            _log.info("log level is %s by the shared configuration", level)
+            origin = "by the shared configuration" if LOG_LEVEL in configuration.values else "by the own setting again"
+            _log.info("log level is %s %s", level, origin)
 
     def _member(self, role: Role, boot: str) -> Member:
         return Member(

@@ -174,7 +174,8 @@ class Fetcher:
                     await asyncio.sleep(min(UNDER_WAY_SECONDS, seconds / 3))
                     jobs = await self._withdrawn(claim)
         except Exception as error:  # noqa: BLE001 - then those leases lapse
-            _log.warning("the jobs of the last claim, if any, wait until their leases lapse: %r", error)
+            why = str(error) or f"no answer within {seconds:g} s"
+            _log.warning("the jobs of the last claim, if any, wait until their leases lapse: %s", why)
             return
         if jobs:
             self._intake.hand_back(jobs)
