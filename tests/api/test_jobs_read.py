@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from api.environment import ApiEnvironment, body_of, fields_of, problem_of
-from builders import HOUR
+from builders import HOUR, new_job
 from rota.api import counts as counts_module
 from rota.api.auth import NO_ACCESS
 from rota.api.http import Request
 from rota.api.job_filter import JobListQuery
 from rota.core.cluster import Member, Role
+from rota.core.ids import to_text
 from rota.core.log_lines import LogTail
 from rota.stores import listing
 
@@ -187,6 +188,26 @@ async def test_a_waiting_job_explains_itself(env: ApiEnvironment) -> None:
     answer = body_of(await env.client.get(f"/v1/jobs/{job['id']}/explain"))
     assert answer["reasons"][0]["code"] == "scheduled_future"
     assert answer["reasons"][0]["evidence"]["run_at"] == job["run_at"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "names_key"),
+    [('{"rota.encrypted":["k9","payload","a","","AA"]}', True), ('{"rota.encrypted":{}}', False), ("{}", False)],
+    ids=["encrypted", "damaged", "plain"],
+)
+async def test_a_job_that_workers_without_its_key_give_back_explains_itself(
+    env: ApiEnvironment,
+    payload: str,
+    names_key: bool,  # noqa: FBT001
+) -> None:
+    """It said only that the job is due in some seconds, again and again."""
+    (made,) = await env.engine.jobs.submit([new_job(payload=payload)])
+    (claimed,) = await env.claim("ada")
+    await env.settle(claimed, "snoozed", delay=30)
+    (reason, *_) = body_of(await env.client.get(f"/v1/jobs/{to_text(made.job_id)}/explain"))["reasons"]
+    assert reason["code"] == "scheduled_future"
+    assert ("lacks the key 'k9'" in reason["text"]) == names_key
+    assert reason["evidence"].get("key") == ("k9" if names_key else None)
 
 
 async def test_an_explanation_shares_the_count_of_many_jobs(

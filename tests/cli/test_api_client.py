@@ -35,6 +35,14 @@ def serving(talk: Talk) -> Iterator[ApiClient]:
         assert not thread.is_alive()
 
 
+def test_a_server_that_hangs_up_may_speak_tls() -> None:
+    """It was said that no server answers, and that one should be started."""
+    with serving(lambda _: None) as client, pytest.raises(CommandFailed) as refusal:
+        client.get("/v1/stats")
+    assert refusal.value.code == Exit.UNREACHABLE
+    assert "https://" in (refusal.value.fix or "")
+
+
 def endlessly(start: bytes, piece: bytes) -> Talk:
     def talk(connection: socket.socket) -> None:
         connection.sendall(start)

@@ -97,7 +97,10 @@ class ApiClient:
                 return self._request_to(url, method, target, body, is_accepted)
             except (OSError, http.client.HTTPException) as error:
                 problems.append(f"{url.scheme}://{url.netloc.rpartition('@')[2]}: {error}")
-                fix = _TLS_REMEDY if isinstance(error, ssl.SSLError) else fix
+                if isinstance(error, ssl.SSLError):
+                    fix = _TLS_REMEDY
+                elif url.scheme == "http" and isinstance(error, http.client.BadStatusLine | ConnectionResetError):
+                    fix = "if the server speaks TLS, write https:// in its address (--api-url, ROTA_API_URL)"
         raise CommandFailed(
             f"no server answers ({'; '.join(problems)})",
             fix=fix,

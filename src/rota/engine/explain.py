@@ -12,6 +12,8 @@ from shlex import quote
 from typing import Any, Final
 
 from rota.core.cluster import ALIVE_FOR, LEAD, Member, Role
+from rota.core.envelope import envelope_of, is_encrypted
+from rota.core.errors import DecryptionFailed
 from rota.core.graph import Node
 from rota.core.health_history import CLOCK_OFFSET
 from rota.core.ids import JobId, to_text
@@ -308,7 +310,26 @@ def _timed(job: Job, now: datetime) -> Cause:
             evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
         text = f"attempt {job.attempts} of {job.max_attempts} failed{error_kind}; the next is due in {left:.0f} s"
         return Cause("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
+    if job.fence > job.attempts and (key := _payload_key(job)) is not None:
+        return _given_back(job, key, left, evidence)
     return Cause("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
+
+
+def _payload_key(job: Job) -> str | None:
+    """Return the id of the key with which a payload is encrypted; None if it is not, or is damaged."""
+    try:
+        return envelope_of(job.payload).key if is_encrypted(job.payload) else None
+    except DecryptionFailed:
+        return None
+
+
+def _given_back(job: Job, key: str, left: float, evidence: dict[str, Any]) -> Cause:
+    """Explain an encrypted job that was claimed and given back: a worker without its key does that for ever."""
+    text = (
+        f"it is due in {left:.0f} s; a worker gave it back without an attempt: its handler postponed it, or the worker"
+    )
+    fix = f"see the worker's log; if it lacks the key, add it to ROTA_ENCRYPTION_KEYS there; then {_run_now(job)}"
+    return Cause("scheduled_future", f"{text} lacks the key {key!r} of its payload", fix, {**evidence, "key": key})
 
 
 def _run_now(job: Job) -> str:
