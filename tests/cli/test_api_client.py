@@ -43,6 +43,18 @@ def test_a_server_that_hangs_up_may_speak_tls() -> None:
     assert "https://" in (refusal.value.fix or "")
 
 
+@pytest.mark.parametrize(("token", "said"), [("", "requires a token"), ("wrong", "did not accept the token")])
+def test_a_wrong_token_is_not_taken_for_a_missing_one(token: str, said: str) -> None:
+    """With a wrong token it was said that the server requires one."""
+    refusal_of_server = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
+    with serving(lambda connection: connection.sendall(refusal_of_server)) as client:
+        client._token = token
+        with pytest.raises(CommandFailed, match=said) as refusal:
+            client.get("/v1/stats")
+    assert refusal.value.code == Exit.NOT_AUTHORISED
+    assert "ROTA_TOKEN" in (refusal.value.fix or "")
+
+
 def endlessly(start: bytes, piece: bytes) -> Talk:
     def talk(connection: socket.socket) -> None:
         connection.sendall(start)

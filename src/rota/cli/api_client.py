@@ -127,9 +127,20 @@ class ApiClient:
             content = response.read_all()
         finally:
             connection.close()
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            raise self._unauthorized()
         if response.status >= http.HTTPStatus.BAD_REQUEST and not is_accepted(response.status):
             raise _refusal(response.status, content)
         return self._decrypted(_json(content))
+
+    def _unauthorized(self) -> CommandFailed:
+        """Say what is wrong with the token: to a caller without one the server says no more."""
+        if not self._token:
+            cause, fix = "this server requires a token", "set it in ROTA_TOKEN"
+        else:
+            cause = "this server did not accept the token: it is wrong, expired, or revoked"
+            fix = "set another one in ROTA_TOKEN"
+        return CommandFailed(cause, fix=fix, code=Exit.NOT_AUTHORISED)
 
     def _decrypted(self, answer: Any) -> Any:  # noqa: ANN401 - JSON
         if self.cipher is None:
