@@ -40,6 +40,16 @@ class Cast:
     api: Callable[[Stage], Playing] | None = None
 
 
+def _work_in_process(stage: Stage, habits: WorkerHabits) -> Playing:
+    engine = engine_on(stage)
+    return work(stage, habits, engine, steps=engine.steps, inputs=engine.inputs, store_time=stage.store_time)
+
+
+def _work_over_http(stage: Stage, habits: WorkerHabits) -> Playing:
+    client = client_on(stage)
+    return work(stage, habits, client, steps=client, inputs=client)
+
+
 MODELS: Final = Cast(
     name="models",
     worker=lambda stage, habits: WorkerModel(stage, habits, StoreSource(stage)).run(),
@@ -49,14 +59,14 @@ MODELS: Final = Cast(
 
 LOOPS: Final = Cast(
     name="loops",
-    worker=lambda stage, habits: work(stage, habits, engine_on(stage), store_time=stage.store_time),
+    worker=_work_in_process,
     scheduler=keep_time,
     client=lambda stage, share: EngineClient(stage, share, engine_on(stage)).run(),
 )
 
 HTTP: Final = Cast(
     name="http",
-    worker=lambda stage, habits: work(stage, habits, client_on(stage)),
+    worker=_work_over_http,
     scheduler=keep_time,
     client=lambda stage, share: HttpClient(stage, share, engine_on(stage)).run(),
     api=serve,

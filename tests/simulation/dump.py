@@ -30,4 +30,14 @@ async def dump(store: Store) -> Dump:
         },
         "ledger": [plain.entry_of(entry) for entry in await store.ledger(limit=_ALL)],
         "damage": list(await store.check()),
+        "workflows": [
+            {
+                "id": one.id,
+                "nodes": [
+                    [node.position, node.job_id, node.replaced_by, None if node.state is None else str(node.state)]
+                    for node in await store.nodes(one.id)
+                ],
+            }
+            for one in await store.workflows(limit=_ALL)
+        ],
     }

@@ -18,7 +18,7 @@ from simulation.casts import CASTS, Cast, cast_of
 from simulation.faults import ALL_FAULTS, FaultClass
 from simulation.mutants import Mutant
 from simulation.scenario import Run, run
-from simulation.worlds import FIRST_WITH_LIMITS
+from simulation.worlds import FIRST_WITH_LIMITS, FIRST_WITH_WORKFLOWS
 
 #: Of so many seeds one is repeated: the history must be the same to the last bit. The number shares no factor with that
 #: of the casts' turns, so that each cast is repeated as often as it plays.
@@ -142,7 +142,7 @@ def hunt(mutant: Mutant, most: int) -> Kill:
 
     Begin where it was found the last time, to spare the seeds before; but all of them count.
     """
-    lowest = FIRST_WITH_LIMITS if mutant.first >= FIRST_WITH_LIMITS else 0
+    lowest = max(first for first in (0, FIRST_WITH_LIMITS, FIRST_WITH_WORKFLOWS) if first <= mutant.first)
     end = lowest + most
     with mutant.plant(), without_pauses():
         for seed in (*range(mutant.first, end), *range(lowest, min(mutant.first, end))):

@@ -18,6 +18,7 @@ from functools import cache, partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from rota.core.waiting import Emission
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from simulation import plain, worlds
@@ -88,7 +89,7 @@ class Theatre:
         self.loop = SimulatedLoop(world.seed, end=world.quiet_at + 2 * LONGEST_QUIET_SECONDS)
         self.history = History(self.loop)
         self._cast = cast
-        self._notebook: Notebook = {}
+        self._notebook = Notebook()
         self._store_host = Host("store", None, self.loop, self.history, self._rng("store"))
         self.store = _open_store(self._store_host)
         if world.seed >= worlds.FIRST_WITH_LIMITS:
@@ -147,17 +148,29 @@ class Theatre:
         self._nemesis.heal()
         # Long enough for every straggler to arrive and every forgotten lease to run out.
         await asyncio.sleep(2.5 * world.lease.total_seconds())
-        await self._until_idle(world.quiet_at + LONGEST_QUIET_SECONDS)
+        await self._until_idle(world.quiet_at + LONGEST_QUIET_SECONDS, emits=True)
         await asyncio.sleep(world.lease.total_seconds())
         self.history.note("end_of_run", clock=self._store_host.clock.micros())
         left = await dump(self.store)
         self.history.close()
         return left
 
-    async def _until_idle(self, latest: float) -> None:
+    async def _until_idle(self, latest: float, *, emits: bool = False) -> None:
         """Wait until nobody has anything to do any more, but no longer than until a moment."""
-        while self.loop.time() < latest and await self._is_busy():  # noqa: ASYNC110 - nobody tells an onlooker
+        while self.loop.time() < latest and await self._is_busy():
+            if emits:
+                await self._emit_all()
             await asyncio.sleep(min(_LOOK_SECONDS, latest - self.loop.time()))
+
+    async def _emit_all(self) -> None:
+        """Emit what jobs may wait for without a timeout; again and again, since an earlier emission may expire."""
+        for name in self.world.events:
+            emission = Emission(name, '"at the end"')
+            emitted = await self.store.emit(emission)
+            if emitted.is_new:
+                ask, got = plain.asked("emit", (emission,), {}), plain.answered("emit", emitted)
+                told = {"call": -1, "copy": 1, "host": "end", "verb": "emit"}
+                self.history.note("apply", **told, clock=self._store_host.clock.micros(), ask=ask, got=got)
 
     async def _is_busy(self) -> bool:
         return any(host.busy for host in self._hosts) or bool((await self.store.census()).lanes)

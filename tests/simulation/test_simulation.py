@@ -1,4 +1,4 @@
-"""Two thousand worlds, as many with limits, none of which may break a promise; and planted bugs that may not hide."""
+"""Worlds without limits, with limits and with workflows, none of which may break a promise; and planted bugs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from simulation.runner import (
     without_pauses,
 )
 from simulation.scenario import Run, run
-from simulation.worlds import FIRST_WITH_LIMITS, draw
+from simulation.worlds import FIRST_WITH_LIMITS, FIRST_WITH_WORKFLOWS, draw
 
 SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
 #: Worlds with limits have all that the others have as well, so fewer are drawn without.
 SEEDS_WITHOUT_LIMITS = SEEDS // 4
+SEEDS_WITH_WORKFLOWS = SEEDS // 5
 #: Small enough that no test process waits long for another at the end.
 CHUNK = 10
 MOST_SEEDS_PER_MUTANT = 2000
@@ -51,6 +52,15 @@ def test_no_world_breaks_a_promise(start: int) -> None:
 def test_no_world_with_limits_breaks_a_promise(start: int) -> None:
     with without_pauses():
         outcomes = [examine_soundly(seed) for seed in range(start, min(start + CHUNK, FIRST_WITH_LIMITS + SEEDS))]
+    failed = [outcome for outcome in outcomes if not outcome.is_clean]
+    assert not failed, _told(failed)
+
+
+@pytest.mark.parametrize("start", range(FIRST_WITH_WORKFLOWS, FIRST_WITH_WORKFLOWS + SEEDS_WITH_WORKFLOWS, CHUNK))
+def test_no_world_with_workflows_breaks_a_promise(start: int) -> None:
+    end = min(start + CHUNK, FIRST_WITH_WORKFLOWS + SEEDS_WITH_WORKFLOWS)
+    with without_pauses():
+        outcomes = [examine_soundly(seed) for seed in range(start, end)]
     failed = [outcome for outcome in outcomes if not outcome.is_clean]
     assert not failed, _told(failed)
 

@@ -17,6 +17,23 @@ SEQUENCE_BITS: Final = 22
 
 
 @dataclass(slots=True)
+class Wait:
+    """A durable wait as it ought to be."""
+
+    key: str
+    kind: str
+    until: int | None
+    #: The name of the event, or the id of the child.
+    subject: Any
+    is_done: bool = False
+    outcome: Any = None
+    #: The event may end it: it was begun, and the event had not come.
+    is_registered: bool = False
+    #: Whether it ended by its event or by its time is not known.
+    is_vague: bool = False
+
+
+@dataclass(slots=True)
 class Twin:
     """A job as it ought to be."""
 
@@ -62,6 +79,20 @@ class Twin:
     #: The fence under which a handler began last.
     starts_under: int = 0
     last_event: str = ""
+    #: Why it was cancelled; what its completed attempt returned; what it takes from the jobs before it.
+    reason: str | None = None
+    result: Any = None
+    takes: str | None = None
+    #: What is needed of each of the jobs that it came after, in its own order.
+    parents: dict[int, str] = field(default_factory=dict)
+    #: Its durable waits by key, and the key of the one for which it is blocked.
+    steps: dict[str, Wait] = field(default_factory=dict)
+    wait: str | None = None
+    #: When it was made and when an operator last had it run again, by the steady clock.
+    made_at: int = 0
+    renewed_at: int = -1
+    ended_at: int = -1
+    has_failed: bool = False
     #: The numbers of all records that touched this job.
     trail: list[int] = field(default_factory=list)
 
@@ -74,6 +105,27 @@ class Twin:
     def turn(self) -> int:
         """When its turn is among those that are due; lower goes first."""
         return self.due_at - self.priority * AGING_MICROS
+
+
+@dataclass(slots=True)
+class Workflow:
+    """A graph as it ought to be: the current job of each node, and all jobs that nodes have had."""
+
+    id: int
+    policy: str
+    parents: list[list[list[Any]]]
+    current: list[int]
+    jobs: list[int]
+    #: The positions of nodes that are there for a failure or any end, or come after such nodes.
+    after_failures: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Emitted:
+    """An event as it ought to be."""
+
+    payload: Any
+    expires_at: int
 
 
 @dataclass(slots=True)
@@ -113,6 +165,12 @@ class Court:
         self.booted_at: dict[str, int] = {}
         #: Until when each host did not see the store's clock for several seconds.
         self.blind_until: dict[str, int] = {}
+        self.workflows: dict[int, Workflow] = {}
+        #: The workflow of each job that is the current one of a node, and its position.
+        self.nodes: dict[int, tuple[Workflow, int]] = {}
+        #: The job that made each submission of a workflow.
+        self.submitted_workflows: dict[str, Workflow] = {}
+        self.events: dict[str, Emitted] = {}
         self.entries: list[list[str]] = []
         self.acknowledged: dict[int, int] = {}
         #: What each attempt came to, by job and fence; and when the store first told its worker to stop it.
@@ -173,6 +231,8 @@ class Court:
             concurrency_key=told.get("concurrency_key"),
             parent_id=told["parent_id"],
             schedule_id=told["schedule_id"],
+            takes=told.get("takes"),
+            made_at=record.get("at", 0),
             trail=[record["number"]],
         )
         former = self.jobs.get(twin.id)
@@ -187,8 +247,10 @@ class Court:
             # A parent that had completed may have been pruned: then the store cannot tell, and counts it as failed.
             is_failed = state == "cancelled" and twin.state != state
             self.move(twin, state)
-            if is_failed and twin.failure_job is not None:
-                self._follow_failure(twin, twin.failure_job, now)
+            if is_failed:
+                twin.reason = "dependency_failed"
+                twin.waits.clear()
+                self.follow_failures([], [twin], now)
         return twin
 
     def _tie(self, twin: Twin, after: list[list[Any]], now: int) -> None:
@@ -196,25 +258,98 @@ class Court:
         for parent_id, need in sorted(after, key=lambda wait: wait[1] != "success"):
             twin.waits.setdefault(parent_id, need)
             self.children.setdefault(parent_id, []).append(twin)
-        for parent_id in list(twin.waits):
-            parent = self.jobs.get(parent_id)
-            # A parent that is not there was pruned, or never made: what it came to can no longer be told.
-            if parent is None or parent.is_finished:
-                self.release(twin, parent_id, None if parent is None else parent.state, now)
+        twin.parents = {parent_id: twin.waits[parent_id] for parent_id, _ in after}
+        if twin.waits:
+            self.follow_failures([], self.release(list(twin.waits), now), now)
 
-    def release(self, child: Twin, parent_id: int, state: str | None, now: int) -> None:
-        """Tell a waiting job what became of a parent."""
-        need = child.waits.pop(parent_id, None)
-        if need is None or child.state != "blocked":
-            return
-        if need == "end" or state == "completed":
-            if not child.waits:
-                child.run_at = child.due_at = max(child.run_at, now)
-                self.move(child, "scheduled" if child.run_at > now else "pending")
-        else:
-            self.finish(child, "cancelled", now)
-            if child.failure_job is not None:
-                self._follow_failure(child, child.failure_job, now)
+    # Ends, and what follows from them
+
+    def release(self, parents: list[int], now: int) -> list[Twin]:
+        """Tell waiting jobs what became of their parents, and those that wait for them in turn.
+
+        Return the jobs that were cancelled because a dependency failed.
+        """
+        failed: list[Twin] = []
+        while parents:
+            told = sorted(
+                {(parent, child.id) for parent in parents for child in self.children.get(parent, ()) if child.waits}
+            )
+            parents = []
+            for parent_id, child_id in told:
+                child = self.jobs.get(child_id)
+                if child is None or parent_id not in child.waits:
+                    continue
+                status = self._status(child.waits[parent_id], parent_id)
+                if status == "wait":
+                    continue
+                del child.waits[parent_id]
+                if child.state != "blocked":
+                    continue
+                if status == "met":
+                    if not child.waits:
+                        child.run_at = child.due_at = max(child.run_at, now)
+                        self.move(child, "scheduled" if child.run_at > now else "pending")
+                    continue
+                self._cancel(child, status, now)
+                parents.append(child_id)
+                if status == "dependency_failed":
+                    failed.append(child)
+        return failed
+
+    def _status(self, need: str, parent_id: int) -> str:
+        """Say whether a dependency is met, waits, or for which reason the job that has it never runs."""
+        parent = self.jobs.get(parent_id)
+        if parent is None:
+            # Pruned, or never made: what it came to can no longer be told.
+            return "met" if need == "end" else "dependency_failed"
+        if not parent.is_finished:
+            return "wait"
+        if need == "end":
+            return "met"
+        if parent.reason == "not_needed":
+            return "not_needed"
+        has_succeeded = parent.state == "completed" or parent.reason == "skipped"
+        if need == "failure":
+            return "not_needed" if has_succeeded else "met"
+        return "met" if has_succeeded else "dependency_failed"
+
+    def follow_failures(self, dead: list[Twin], cancelled: list[Twin], now: int) -> None:
+        """Replay what follows from failures: the follow-ups of cancelled jobs, and workflows that fail fast."""
+        failed = [*dead, *cancelled]
+        while failed:
+            for child in sorted(cancelled, key=lambda one: one.id):
+                if child.failure_job is not None:
+                    self._follow_failure(child, child.failure_job, now)
+            cancelled = failed = self.release(self.stop(self._failing_fast(failed), "workflow_failed", now), now)
+
+    def _failing_fast(self, failed: list[Twin]) -> list[int]:
+        """Find the other jobs of workflows that fail fast, but for those that are there for a failure."""
+        ids: set[int] = set()
+        for twin in failed:
+            workflow, _ = self.nodes.get(twin.id, (None, 0))
+            if workflow is None or workflow.policy != "fail_fast":
+                continue
+            ids |= {job for place, job in enumerate(workflow.current) if place not in workflow.after_failures}
+        return sorted(one for one in ids if one in self.jobs and not self.jobs[one].is_finished)
+
+    def stop(self, ids: list[int], reason: str, now: int) -> list[int]:
+        """Cancel jobs that wait, and ask those that run to stop; return those that were cancelled."""
+        cancelled = []
+        for one in ids:
+            twin = self.jobs.get(one)
+            if twin is None or twin.is_finished:
+                continue
+            if twin.state == "running":
+                twin.is_cancelled = True
+            else:
+                self._cancel(twin, reason, now)
+                cancelled.append(one)
+        return cancelled
+
+    def _cancel(self, twin: Twin, reason: str, now: int) -> None:
+        self.move(twin, "cancelled")
+        twin.reason, twin.has_failed, twin.ended_at = reason, True, now
+        twin.waits.clear()
 
     def _follow_failure(self, child: Twin, made: dict[str, Any], now: int) -> None:
         """Make the twin of the job that follows a job whose dependency failed: the store made it at this moment."""
@@ -224,11 +359,24 @@ class Court:
             number += 1
         times = {name: None if made[name] is None else now + made[name] for name in ("run_at", "expires_at")}
         told = {**made, **times, "id": number, "parent_id": child.id}
-        self.create(told, {"clock": now, "number": child.trail[-1]})
+        self.create(told, {"clock": now, "number": child.trail[-1], "at": child.made_at})
 
-    def finish(self, twin: Twin, state: str, now: int) -> None:
+    def finish(self, twin: Twin, state: str, now: int, reason: str | None = None) -> None:
         """End a job, and tell everyone who waits for it."""
         self.move(twin, state)
-        twin.waits.clear()
-        for child in self.children.get(twin.id, ()):
-            self.release(child, twin.id, state, now)
+        twin.reason = reason
+        self.follow([twin], now)
+
+    def follow(self, ended: list[Twin], now: int) -> None:
+        """Tell everyone who waits for some jobs that they have ended, all at once."""
+        for twin in ended:
+            twin.waits.clear()
+            twin.ended_at = now
+            twin.has_failed |= twin.state != "completed"
+        cancelled = self.release([twin.id for twin in ended], now)
+        failed = [
+            twin
+            for twin in ended
+            if twin.state == "dead" or (twin.state == "cancelled" and twin.reason in {"expired", "dependency_failed"})
+        ]
+        self.follow_failures(failed, cancelled, now)

@@ -79,7 +79,7 @@ def _withdraw(court: Court, record: Record, job_id: int) -> None:
     twin.trail.append(record["number"])
     twin.is_cancelled = True
     if twin.state != "running":
-        court.finish(twin, "cancelled", record["clock"])
+        court.finish(twin, "cancelled", record["clock"], "replaced")
 
 
 def judge_schedules(court: Court, end: Record) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from simulation.checker import waiting
 from simulation.checker.court import Court
 from simulation.checker.verdict import Record
 
@@ -105,6 +106,8 @@ def on_start(court: Court, watch: Watch, record: Record) -> None:
         court.blame("I12", f"begun {late:.3f} s after {record['boot']} was asked to end", record, twin)
     if twin.delivery == "at_most_once" and twin.starts > 1:
         court.blame("I4", f"started {twin.starts} times", record, twin)
+    if "input" in record:
+        waiting.judge_input(court, record, twin)
     early = twin.run_at - (record["at"] + court.clock_ahead)
     is_clock_right = not watch.under_way.get("store_clock") and court.clock_meddled_at < twin.claimed_at
     allowed = _CLOCK_ROUNDING_MICROS if court.clock_meddled_at < 0 else _UNSEEN_STEP_MICROS

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simulation.checker import clock_steps, firing, handling, leasing, limits, remains, settling, submitting
+from simulation.checker import (
+    clock_steps,
+    firing,
+    graphs,
+    handling,
+    leasing,
+    limits,
+    remains,
+    settling,
+    submitting,
+    waiting,
+)
 from simulation.checker.court import Court
 from simulation.checker.handling import Watch
 from simulation.checker.verdict import Record, Verdict
@@ -19,6 +30,12 @@ _APPLIED: Final[dict[str, Callable[[Court, Record], None]]] = {
     "settle": settling.on_settle,
     "fire": firing.on_fire,
     "put_schedules": firing.on_put_schedules,
+    "begin_wait": waiting.on_begin_wait,
+    "conclude": waiting.on_conclude,
+    "emit": waiting.on_emit,
+    "end_waits": waiting.on_end_waits,
+    "put_workflow": graphs.on_put_workflow,
+    "rerun": graphs.on_rerun,
 }
 
 
@@ -73,6 +90,18 @@ class Hearing:
         """Note what a submitter was told at last."""
         submitting.on_accepted(self.court, record)
 
+    def hear_workflow_accepted(self, record: Record) -> None:
+        """Note that the submitter of a workflow was told that it is stored."""
+        graphs.on_accepted(self.court, record)
+
+    def hear_workflow_cancelled(self, record: Record) -> None:
+        """Judge what an acknowledged cancel of a workflow has left."""
+        graphs.on_cancelled(self.court, record)
+
+    def hear_waited(self, record: Record) -> None:
+        """Judge with what a handler went on after a wait."""
+        waiting.on_waited(self.court, record)
+
     def hear_start(self, record: Record) -> None:
         """Judge the beginning of a handler."""
         handling.on_start(self.court, self._watch, record)
@@ -117,6 +146,9 @@ _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "invoke": Hearing.hear_invoke,
     "ok": Hearing.hear_ok,
     "accepted": Hearing.hear_accepted,
+    "workflow_accepted": Hearing.hear_workflow_accepted,
+    "workflow_cancelled": Hearing.hear_workflow_cancelled,
+    "waited": Hearing.hear_waited,
     "start": Hearing.hear_start,
     "end": Hearing.hear_end,
     "fault": Hearing.hear_fault,

@@ -44,6 +44,7 @@ def on_claim(court: Court, record: Record) -> None:
 def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:
     court.move(twin, "running")
     twin.fence, twin.attempts, twin.run_at = job["fence"], twin.attempts + 1, job["run_at"]
+    twin.wait, twin.reason = None, None
     twin.lease_until, twin.holder, twin.last_event = job["lease_until"], record["ask"]["boot"], "claim"
     twin.claimed_at = twin.claims[twin.fence] = record["at"]
     twin.leased_at, twin.leased_for = record["at"], twin.lease_until - record["clock"]
@@ -53,14 +54,8 @@ def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) 
     now = record["clock"]
     if job["fence"] <= twin.fence:
         court.blame("I3", f"fence {job['fence']} after fence {twin.fence}", record, twin)
-    if twin.is_cancelled:
-        court.blame("I7", "given out after a cancel", record, twin)
-    elif twin.is_finished:
-        court.blame("I6", f"given out although it was {twin.state}", record, twin)
-    elif twin.state == "running":
-        court.blame("I3", f"given out while fence {twin.fence} was valid", record, twin)
-    elif twin.waits:
-        court.blame("I10", "given out before those it waits for had ended", record, twin)
+    if (wrong := _not_to_be_given(twin)) is not None:
+        court.blame(*wrong, record, twin)
     if twin.passed_over is not None:
         court.blame("I9", twin.passed_over[1], twin.passed_over[0], twin)
         twin.passed_over = None
@@ -72,6 +67,21 @@ def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) 
     _judge_count(court, record, twin, job["attempts"])
 
 
+def _not_to_be_given(twin: Twin) -> tuple[str, str] | None:
+    """Say which invariant forbids that a job is given out, and why."""
+    if twin.reason == "skipped" or (twin.is_finished and twin.reason in {"workflow_failed", "replaced"}):
+        return "I16", f"given out although it was cancelled: {twin.reason}"
+    if twin.is_cancelled:
+        return "I7", "given out after a cancel"
+    if twin.is_finished:
+        return "I6", f"given out although it was {twin.state}"
+    if twin.state == "running":
+        return "I3", f"given out while fence {twin.fence} was valid"
+    if twin.wait is not None and twin.state == "blocked":
+        return "I14", f"given out while it waited for {twin.steps[twin.wait].subject}"
+    return ("I10", "given out before those it waits for had ended") if twin.waits else None
+
+
 def _judge_count(court: Court, record: Record, twin: Twin, attempts: int) -> None:
     """Compare the count of attempts with our own: claims, less those that were handed back."""
     expected = twin.attempts + 1
@@ -79,6 +89,8 @@ def _judge_count(court: Court, record: Record, twin: Twin, attempts: int) -> Non
         court.blame("I5", f"attempt {expected} of {twin.max_attempts}", record, twin)
     elif attempts != expected:
         invariant = "I12" if twin.last_event in {"release", "snooze", "postpone"} else "I5"
+        if twin.last_event in {"suspend", "wake"}:
+            invariant = "I14"
         court.blame(invariant, f"counted as attempt {attempts}, it is attempt {expected}", record, twin)
 
 

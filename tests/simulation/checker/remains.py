@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from simulation.checker import graphs
 from simulation.checker.court import FINISHED, Court, Twin
 
 
@@ -25,6 +26,7 @@ def judge_remains(court: Court) -> None:
     for twin in court.jobs.values():
         if twin.id in left and not twin.is_finished:
             _judge_unfinished(court, twin, left[twin.id]["state"])
+    graphs.judge_workflows(court, left)
     _judge_census(court, left)
     _judge_ledger(court)
     for damage in court.dump["damage"]:
@@ -49,8 +51,12 @@ def _judge_job(court: Court, twin: Twin, job: dict[str, Any]) -> None:
         invariant = "I12" if twin.last_event in {"release", "snooze"} else "I5"
         court.blame(invariant, f"has {job['attempts']} attempts, made {twin.attempts}", None, twin)
     if job["state"] == twin.state:
+        if twin.result is not None and job.get("result") != twin.result:
+            court.blame("I15", f"has the result {job.get('result')}, not {twin.result}", None, twin)
         return
-    if job["state"] == "blocked":
+    if job["state"] == "blocked" and twin.wait is not None:
+        court.blame("I14", f"still suspended; its wait is over, and it would be {twin.state}", None, twin)
+    elif job["state"] == "blocked":
         court.blame("I10", f"still blocked; told of its parents' ends it would be {twin.state}", None, twin)
     elif twin.is_finished:
         court.blame("I6", f"is {job['state']} and had ended as {twin.state}", None, twin)
@@ -87,7 +93,9 @@ def _is_known(court: Court, twin: Twin) -> bool:
 
 def _judge_unfinished(court: Court, twin: Twin, state: str) -> None:
     """Every job was to come to its end; say whose fault it is that this one did not."""
-    if state == "blocked":
+    if state == "blocked" and twin.wait is not None and not twin.waits:
+        court.blame("I14", f"still suspended: waits for {twin.steps[twin.wait].subject}", None, twin)
+    elif state == "blocked":
         # As long as a parent has not ended, it is the parent that is to blame.
         if not any(parent in court.jobs and not court.jobs[parent].is_finished for parent in twin.waits):
             court.blame("I10", "still blocked although all it waited for has ended", None, twin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from simulation.checker import waiting
 from simulation.checker.court import FINISHED, TIMED, Court, Twin
 from simulation.checker.verdict import Record
 
@@ -20,6 +21,7 @@ MOVES: Final = {
     ("running", "exhaust"): "dead",
     ("running", "expire"): "pending",
     ("running", "snooze"): "scheduled",
+    ("running", "suspend"): "blocked",
     ("running", "release"): "pending",
     ("running", "postpone"): "scheduled",
     ("running", "cancel"): "cancelled",
@@ -30,11 +32,12 @@ MOVES: Final = {
 }
 #: What a handler must have come to for this to be written, and who complains otherwise.
 _YIELDED: Final = {
-    "succeed": ("succeeded", "I3"),
-    "snooze": ("snoozed", "I12"),
-    "fail": ("failed", "I12"),
-    "exhausted": ("failed", "I12"),
-    "permanent": ("failed", "I12"),
+    "succeed": (frozenset({"succeeded"}), "I3"),
+    "snooze": (frozenset({"snoozed", "suspended"}), "I12"),
+    "suspend": (frozenset({"suspended"}), "I14"),
+    "fail": (frozenset({"failed"}), "I12"),
+    "exhausted": (frozenset({"failed"}), "I12"),
+    "permanent": (frozenset({"failed"}), "I12"),
 }
 #: After so many lost leases a job is not tried again.
 MOST_CRASHES: Final = 3
@@ -44,6 +47,7 @@ def on_settle(court: Court, record: Record) -> None:
     """Replay a batch of settlements."""
     answered: Counter[int] = Counter(record["got"])
     ended: list[Twin] = []
+    suspended: list[tuple[Twin, str]] = []
     for told in record["ask"]["settlements"]:
         twin = court.jobs.get(told["id"])
         if twin is None:
@@ -61,11 +65,14 @@ def on_settle(court: Court, record: Record) -> None:
         _apply(court, record, twin, told)
         if twin.is_finished:
             ended.append(twin)
+        if "wait" in told:
+            suspended.append((twin, told["wait"]))
     for job_id in answered.elements():
         court.blame("I3", f"job {job_id} was settled once more than it was asked for", record)
     # A batch is one transaction: those who wait are told when all of it is written.
-    for twin in ended:
-        court.finish(twin, twin.state, record["clock"])
+    court.follow(ended, record["clock"])
+    for twin, key in suspended:
+        waiting.suspend(court, record, twin, key)
     if record["got"] and record["ask"]["entry"] is not None:
         court.entries.append(record["ask"]["entry"])
 
@@ -139,7 +146,15 @@ def _judge_outcome(court: Court, record: Record, twin: Twin, told: dict[str, Any
         return
     wanted, invariant = _YIELDED[what]
     came_to = court.ends.get((twin.id, told["fence"]), "nothing")
-    if came_to != wanted:
+    if came_to == "nothing" and what == "permanent" and twin.takes is not None:
+        waiting.judge_refused_input(court, record, twin)
+        return
+    if came_to == "suspended":
+        waiting.judge_suspension(court, record, twin, told)
+    result = told.get("result")
+    if isinstance(result, dict) and result["by"] != [twin.id, told["fence"]]:
+        court.blame("I15", f"settled with {result}, under fence {told['fence']}", record, twin)
+    if came_to not in wanted:
         words = f"settled as {what} under fence {told['fence']}, where the handler came to {came_to}"
         court.blame(invariant, words, record, twin)
 
@@ -154,10 +169,13 @@ def _apply(court: Court, record: Record, twin: Twin, told: dict[str, Any]) -> No
     _count(twin, told)
     if told.get("run_at") is not None:
         twin.run_at = twin.due_at = told["run_at"]
-    if event == "cancel" and record["ask"]["entry"] is not None:
+    is_requested = told.get("reason") == "cancel_requested" and told["source"] != "running"
+    if event == "cancel" and (record["ask"]["entry"] is not None or is_requested):
         twin.is_cancelled = True
     if told.get("renew"):
         twin.is_cancelled, twin.cancel_heard_at, twin.expires_at = False, None, None
+        twin.renewed_at = record["at"]
+    twin.reason, twin.result = told.get("reason"), told.get("result")
     if event == "retry":
         twin.waits.clear()
     twin.last_event = event
@@ -170,7 +188,9 @@ def _count(twin: Twin, told: dict[str, Any]) -> None:
 
     What was to be handed back and had been cancelled meanwhile ends, and is given back as well.
     """
-    if told["event"] in {"release", "snooze", "postpone"} or (told["event"] == "cancel" and told.get("refund")):
+    if told["event"] in {"release", "snooze", "postpone", "suspend"} or (
+        told["event"] == "cancel" and told.get("refund")
+    ):
         twin.attempts -= 1
     if told.get("crash"):
         twin.crashes += 1

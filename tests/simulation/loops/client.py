@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Final
 
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
@@ -12,15 +11,13 @@ from rota.core.job import Job
 from rota.core.schedule import Draft, Schedule
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.client import Actor
+from rota.ports.client import Control
 from rota.ports.store import Inserted
 from simulation.loops.api import client_on
-from simulation.models.client import Act, ClientModel, Notebook, Submission, Wish
+from simulation.models.client import OPERATOR, Act, ClientModel, Graph, Notebook, Submission, Wish
 from simulation.models.stage import Stage
 
-Share = tuple[Notebook, tuple[Submission, ...], tuple[Act, ...], tuple[Schedule, ...]]
-
-OPERATOR: Final = Actor("operator", "simulation")
+Share = tuple[Notebook, tuple[Submission, ...], tuple[Act, ...], tuple[Graph, ...], tuple[Schedule, ...]]
 
 
 class EngineClient(ClientModel):
@@ -29,6 +26,9 @@ class EngineClient(ClientModel):
     def __init__(self, stage: Stage, share: Share, engine: Engine) -> None:
         super().__init__(stage, *share)
         self._engine = engine
+
+    def _control(self) -> Control:
+        return self._engine
 
     async def _put(self, schedule: Schedule) -> None:
         draft = Draft(**{field.name: getattr(schedule, field.name) for field in fields(Draft)})
@@ -62,6 +62,9 @@ class HttpClient(EngineClient):
     def __init__(self, stage: Stage, share: Share, engine: Engine) -> None:
         super().__init__(stage, share, engine)
         self._client = client_on(stage)
+
+    def _control(self) -> Control:
+        return self._client
 
     async def _insert(self, job: NewJob) -> Sequence[Inserted]:
         return await self._client.submit([job])

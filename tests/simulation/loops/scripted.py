@@ -7,11 +7,18 @@ do not listen. One of them takes the whole process down with it.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, cast
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
-from rota.core.job import Job
+from rota.core.job import Job, JobFailed
+from rota.core.step import StepKind
+from rota.core.submission import Template
+from rota.core.waiting import Wait
 from rota.worker import Cancelled, GiveUp, Handler, Handlers, RetryLater, current
-from simulation.models.behaviour import SNOOZE, Ending, Step, step_of
+from rota.worker.exceptions import Suspend
+from simulation.models.behaviour import SNOOZE, Ending, Step, input_in, result_of, step_of, waits_of
 from simulation.models.stage import Stage
 
 
@@ -24,9 +31,43 @@ _CAME_TO: Final[dict[type[BaseException], str]] = {
     Scripted: "failed",
     GiveUp: "failed",
     RetryLater: "snoozed",
+    Suspend: "suspended",
     Cancelled: "stopped",
     asyncio.CancelledError: "released",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call of a child as the SDK makes it."""
+
+    child: Template
+    traceparent: None = None
+
+    @property
+    def decode(self) -> Callable[[str], Any]:
+        """How its result is read."""
+        return json.loads
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What was said about it, other than in its template."""
+        return {}
+
+    def template(self) -> Template:
+        """Give the child job."""
+        return self.child
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task as a handler calls it."""
+
+    child: Template
+
+    def call(self) -> PlannedCall:
+        """Make the call."""
+        return PlannedCall(self.child)
 
 
 class Performer:
@@ -35,16 +76,18 @@ class Performer:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    async def perform(self) -> str:
+    async def perform(self) -> Any:  # noqa: ANN401 - any JSON
         """Do what this attempt is to do."""
         # What `current` knows of the job is the job itself, as it was claimed; handlers need no fence, we do.
         job = cast("Job", current()._facts)
-        self._note("start", job)
+        self._note("start", job, **input_in(job))
         await self._stage.reach("worker.started")
         step = step_of(job)
         outcome = "succeeded"
         try:
-            return await self._act(step)
+            for wait in waits_of(job):
+                self._note("waited", job, key=wait.key, value=await self._wait(wait))
+            return await self._act(step, job)
         except BaseException as raised:
             outcome = _CAME_TO.get(type(raised), "aborted")
             raise
@@ -52,11 +95,30 @@ class Performer:
             self._note("end", job, outcome=outcome, deaf=step.is_deaf)
             await self._stage.reach("worker.ended")
 
-    async def _act(self, step: Step) -> str:
+    async def _wait(self, wait: Wait) -> Any:  # noqa: ANN401 - any JSON
+        """Wait as a handler does; of a child that failed, tell that it did."""
+        context = current()
+        match wait.kind:
+            case StepKind.SLEEP:
+                assert wait.span is not None
+                await context.asleep(wait.key, wait.span)
+                return None
+            case StepKind.EVENT:
+                assert wait.event is not None
+                return await context.await_event(wait.key, event=wait.event, timeout=wait.span)
+            case _:
+                assert wait.child is not None
+                call = await context.acall(wait.key, PlannedTask(wait.child))
+                try:
+                    return {"result": await call.aresult()}
+                except JobFailed:
+                    return {"failed": None}
+
+    async def _act(self, step: Step, job: Job) -> Any:  # noqa: ANN401 - any JSON
         await self._work(step)
         match step.ending:
             case Ending.SUCCEED:
-                return "done"
+                return result_of(job)
             case Ending.SNOOZE:
                 raise RetryLater(SNOOZE)
             case Ending.DOUBT:
@@ -88,7 +150,7 @@ def handlers_for(stage: Stage, types: tuple[str, ...]) -> Handlers:
     performer = Performer(stage)
 
     # A function that no other process can find: there are none in here, not even for a suspect.
-    async def perform() -> str:
+    async def perform() -> Any:  # noqa: ANN401 - any JSON
         return await performer.perform()
 
     return Handlers(Handler(name, perform, "async", decode=_nothing) for name in types)

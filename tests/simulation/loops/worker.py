@@ -9,7 +9,7 @@ from datetime import timedelta
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.ports.client import AttemptReport, WorkSource
+from rota.ports.client import AttemptReport, InputSource, StepKeeper, WorkSource
 from rota.worker import Worker, WorkerOptions
 from rota.worker.fetcher import StoreTime
 from simulation.loops.scripted import handlers_for
@@ -43,7 +43,15 @@ class PointedSource:
         return settled
 
 
-async def work(stage: Stage, habits: WorkerHabits, source: WorkSource, *, store_time: StoreTime | None = None) -> None:
+async def work(
+    stage: Stage,
+    habits: WorkerHabits,
+    source: WorkSource,
+    *,
+    steps: StepKeeper,
+    inputs: InputSource,
+    store_time: StoreTime | None = None,
+) -> None:
     """Run the real worker until it is asked to stop, and see it end."""
     host, rng = stage.host, stage.rng.random
     options = WorkerOptions(
@@ -60,7 +68,16 @@ async def work(stage: Stage, habits: WorkerHabits, source: WorkSource, *, store_
     )
     handlers = handlers_for(stage, habits.types or TYPES)
     clock = asyncio.get_running_loop().time
-    worker = Worker(PointedSource(stage, source), handlers, options, store_time=store_time, rng=rng, clock=clock)
+    worker = Worker(
+        PointedSource(stage, source),
+        handlers,
+        options,
+        steps=steps,
+        inputs=inputs,
+        store_time=store_time,
+        rng=rng,
+        clock=clock,
+    )
     running = asyncio.create_task(worker.run(), name="worker")
     stopping = asyncio.create_task(host.stopping.wait(), name="stopping")
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -15,17 +15,22 @@ from functools import partial
 from typing import Final
 
 from rota.core import decision
-from rota.core.errors import IllegalTransition, StoreUnavailable
+from rota.core.errors import IllegalTransition, InvalidRequest, StoreUnavailable, Unavailable
+from rota.core.graph import NewNode, NewWorkflow, NodeParent, WorkflowId, WorkflowPolicy, planned
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, State
 from rota.core.schedule import Schedule
 from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
+from rota.core.waiting import DEFAULT_KEEP, Emission, signal_name
+from rota.ports.client import Actor, Control
 from rota.ports.store import Inserted, JobQuery, Receipt
+from simulation.loops.view import engine_on
 from simulation.models.stage import Stage
 
 _ROUNDS: Final = 5
+OPERATOR: Final = Actor("operator", "simulation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,16 @@ class Submission:
     after: tuple[tuple[int, Need], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One workflow that a client will submit: for each node its job, and the nodes it comes after."""
+
+    number: int
+    at: float
+    policy: WorkflowPolicy
+    nodes: tuple[tuple[Template, tuple[tuple[int, Need], ...]], ...]
+
+
 class Wish(StrEnum):
     """What an operator may want."""
 
@@ -49,19 +64,34 @@ class Wish(StrEnum):
     RETRY = "retry"
     RUN_NOW = "run_now"
     EDIT = "edit"
+    CANCEL_WORKFLOW = "cancel_workflow"
+    RETRY_WORKFLOW = "retry_workflow"
+    RETRY_NODE = "retry_node"
+    SKIP_NODE = "skip_node"
+    EMIT = "emit"
+    SIGNAL = "signal"
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One thing an operator does; `number` is the submission it is about, if it is about one."""
+    """One thing an operator does; `number` is the submission or the workflow it is about, if it is about one.
+
+    `detail` is the name of a node or of an event, and `keep` is for how long an event counts.
+    """
 
     at: float
     wish: Wish
     number: int = 0
+    detail: str = ""
+    keep: timedelta = DEFAULT_KEEP
 
 
-#: What is known to have been accepted, by number of submission; kept on paper, so that it outlives every process.
-Notebook = dict[int, JobId]
+class Notebook(dict[int, JobId]):
+    """The accepted jobs by number of submission, and workflows; kept on paper, so that it outlives every process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workflows: dict[int, WorkflowId] = {}
 
 
 class ClientModel:
@@ -73,12 +103,14 @@ class ClientModel:
         notebook: Notebook,
         submissions: Sequence[Submission],
         acts: Sequence[Act],
+        graphs: Sequence[Graph],
         schedules: Sequence[Schedule],
     ) -> None:
         self._stage = stage
         self._notebook = notebook
         self._submissions = submissions
         self._acts = acts
+        self._graphs = graphs
         self._schedules = schedules
 
     async def run(self) -> None:
@@ -89,6 +121,7 @@ class ClientModel:
             (one.at, position, self._submitting(one)) for position, one in enumerate(self._submissions)
         ]
         agenda += [(one.at, -position - 1, self._acting(one)) for position, one in enumerate(self._acts)]
+        agenda += [(one.at, -one.number - 1_000, partial(self._submit_graph, one)) for one in self._graphs]
         for at, _, do in sorted(agenda, key=lambda item: item[:2]):
             if at >= started_at or at < 1:
                 await asyncio.sleep(max(at - self._stage.now(), 0))
@@ -165,8 +198,81 @@ class ClientModel:
                     await self._move(act.wish, tuple(sorted(TIMED)))
                 case Wish.EDIT:
                     await self._edit()
+                case Wish.EMIT:
+                    await self._emit(act.detail, act)
+                case Wish.SIGNAL:
+                    await self._signal(act)
+                case _:
+                    await self._act_on_workflow(act)
 
         return operate
+
+    # Workflows and events: in every cast through the verbs of a client, on the engine or over HTTP
+
+    def _control(self) -> Control:
+        return engine_on(self._stage)
+
+    async def _submit_graph(self, graph: Graph) -> None:
+        await self._stage.reach("client.submitting")
+        workflow = self._new_workflow(graph)
+        control = self._control()
+        for attempt in range(_ROUNDS):
+            try:
+                receipt = await control.submit_workflow(workflow)
+            except Unavailable:
+                await asyncio.sleep(self._stage.rng.random() * 2**attempt)
+                continue
+            self._notebook.workflows[graph.number] = receipt.workflow_id
+            self._stage.history.note("workflow_accepted", host=self._stage.host.name, workflow=receipt.workflow_id)
+            await self._stage.reach("client.submitted")
+            return
+
+    def _new_workflow(self, graph: Graph) -> NewWorkflow:
+        host = self._stage.host
+        nodes = []
+        for place, (template, parents) in enumerate(graph.nodes):
+            job = template.make(self._stage.fresh_id(), host.clock())
+            job = replace(job, tags=(f"workflow-{graph.number}/{host.boot}/{place}",))
+            nodes.append(NewNode(f"node-{place}", job, tuple(NodeParent(on, need) for on, need in parents)))
+        return planned(WorkflowId(self._stage.fresh_id()), f"workflow-{graph.number}", nodes, graph.policy)
+
+    async def _act_on_workflow(self, act: Act) -> None:
+        workflow_id = self._notebook.workflows.get(act.number)
+        if workflow_id is None:
+            return
+        note, host = self._stage.history.note, self._stage.host.name
+        control = self._control()
+        since = round(self._stage.now() * 1e6)
+        await self._stage.reach("client.cancelling")
+        try:
+            match act.wish:
+                case Wish.CANCEL_WORKFLOW:
+                    await control.cancel_workflow(workflow_id, OPERATOR)
+                    note("workflow_cancelled", host=host, workflow=workflow_id, since=since)
+                case Wish.RETRY_WORKFLOW:
+                    await control.retry_workflow(workflow_id, OPERATOR)
+                case Wish.RETRY_NODE:
+                    await control.retry_workflow(workflow_id, OPERATOR, node=act.detail)
+                case Wish.SKIP_NODE:
+                    await control.skip_node(workflow_id, act.detail, OPERATOR)
+        except (InvalidRequest, Unavailable):
+            return  # refused, or no answer: this operator leaves it at that
+
+    async def _signal(self, act: Act) -> None:
+        job_id = self._notebook.get(act.number)
+        if job_id is not None:
+            await self._emit(signal_name(job_id, ""), act)
+
+    async def _emit(self, name: str, act: Act) -> None:
+        emission = Emission(name, f'"{act.detail}/{act.at:.3f}"', act.keep)
+        control = self._control()
+        for attempt in range(_ROUNDS):
+            try:
+                await control.emit(emission, OPERATOR)
+            except Unavailable:
+                await asyncio.sleep(self._stage.rng.random() * 2**attempt)
+                continue
+            return
 
     async def _cancel(self, job_id: JobId) -> None:
         """Cancel a job, or ask it to stop if it runs; look again when it has moved meanwhile."""

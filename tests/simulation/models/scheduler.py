@@ -35,6 +35,7 @@ class SchedulerHabits:
     has_schedules: bool
     has_expiries: bool
     prunes_every: int
+    has_waits: bool = False
 
 
 class SchedulerModel:
@@ -59,6 +60,8 @@ class SchedulerModel:
         """Do every duty once."""
         self._ticks += 1
         await self._stage.store.promote(_BATCH)
+        if self._habits.has_waits:
+            await self._stage.store.end_waits(_BATCH)
         await self._reap()
         if self._habits.has_schedules:
             await self._fire()

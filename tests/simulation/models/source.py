@@ -15,8 +15,13 @@ from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
+from rota.core.outcome import Suspended
 from rota.core.settlement import Settlement
+from rota.core.step import Step
+from rota.core.waiting import Wait
+from rota.engine import Engine
 from rota.ports.client import AttemptReport
+from simulation.loops.view import engine_on
 from simulation.models.stage import Stage
 
 _NO_WAIT: Final = timedelta(0)
@@ -53,7 +58,7 @@ class StoreSource:
 
         A job that was asked to stop meanwhile is not sent back, and left alone it would run into the end of its lease.
         """
-        applied = list(await self._stage.store.settle([self._settlement(report) for report in reports]))
+        applied = list(await self._stage.store.settle([await self._settlement(report) for report in reports]))
         refused = [report for report in reports if report.job_id not in applied]
         if refused:
             again = await self._reconsidered(refused)
@@ -66,12 +71,27 @@ class StoreSource:
             for job in await self._stage.store.get([report.job_id]):
                 if job.state is State.RUNNING and job.fence == report.fence:
                     self._known[job.id, job.fence] = job, self._known[job.id, job.fence][1]
-                    settlements.append(self._settlement(report))
+                    settlements.append(await self._settlement(report))
         return settlements
 
-    def _settlement(self, report: AttemptReport) -> Settlement:
+    # Waits and inputs are read and written by the engine, which does so with a few calls of the store.
+
+    def _engine(self) -> Engine:
+        return engine_on(self._stage)
+
+    async def begin_wait(self, job_id: JobId, fence: int, wait: Wait) -> Step | None:
+        """Begin a durable wait, or come back to it."""
+        return await self._engine().steps.begin_wait(job_id, fence, wait)
+
+    async def input_of(self, job_id: JobId, fence: int) -> str | None:
+        """Read what a job takes from the jobs before it."""
+        return await self._engine().inputs.input_of(job_id, fence)
+
+    async def _settlement(self, report: AttemptReport) -> Settlement:
         job, sent_at = self._known[report.job_id, report.fence]
+        outcome = report.outcome
+        step = await self._stage.store.step(job.id, outcome.key) if isinstance(outcome, Suspended) else None
         # When the claim was made the store's clock showed the start of the attempt; our own may be an hour off.
         elapsed = timedelta(seconds=self._stage.now() - sent_at)
         now = (job.started_at or job.updated_at) + elapsed
-        return decide(job, report.outcome, DecisionInputs(now, self._stage.rng.random(), self._stage.fresh_id()))
+        return decide(job, outcome, DecisionInputs(now, self._stage.rng.random(), self._stage.fresh_id(), step=step))

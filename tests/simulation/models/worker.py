@@ -17,18 +17,25 @@ Three tasks beside the handlers: one fetches, one beats, one settles. What matte
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
-from rota.core.errors import StoreUnavailable
+from rota.core.dependencies import takes_of
+from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
-from rota.core.outcome import Outcome, Released, Stopped
-from rota.ports.client import AttemptReport, WorkSource
-from simulation.models.behaviour import Ending, step_of
+from rota.core.outcome import Failed, Outcome, Released, Stopped, Suspended
+from rota.core.settlement import JobError
+from rota.core.submission import Takes
+from rota.ports.client import AttemptReport
+from rota.worker.inputs import with_input
+from simulation.models.behaviour import Ending, input_in, result_of, step_of, waited_value, waits_of
+from simulation.models.source import StoreSource
 from simulation.models.stage import Stage
 
 #: The part of a lease that a worker trusts: clocks differ, and starting a handler takes time.
@@ -71,7 +78,7 @@ class Held:
 class WorkerModel:
     """One worker process."""
 
-    def __init__(self, stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
+    def __init__(self, stage: Stage, habits: WorkerHabits, source: StoreSource) -> None:
         self._stage = stage
         self._source = source
         self._habits = habits
@@ -132,8 +139,11 @@ class WorkerModel:
     async def _run_job(self, held: Held) -> None:
         """Run one handler, if we can still be sure of the lease in the very step that begins it."""
         outcome: Outcome | None = Released(started=False)
-        if self._stage.now() < held.sure_until and not self._stage.host.stopping.is_set():
-            self._note("start", held)
+        refusal = None if takes_of(held.job) is Takes.NOTHING else await self._read_input(held)
+        if refusal is not None:
+            outcome = refusal
+        elif self._stage.now() < held.sure_until and not self._stage.host.stopping.is_set():
+            self._note("start", held, **input_in(held.job))
             outcome = await self._perform(held)
             came_to = "aborted" if outcome is None else type(outcome).__name__.lower()
             self._note("end", held, outcome=came_to, deaf=step_of(held.job).is_deaf)
@@ -144,9 +154,39 @@ class WorkerModel:
         self._outbox.append((held, outcome))
         self._mail.set()
 
+    async def _read_input(self, held: Held) -> Outcome | None:
+        """Read what the job takes from others; if that cannot be, return with what the attempt ends."""
+        job = held.job
+        try:
+            value = await self._stage.insist(lambda: self._source.input_of(job.id, job.fence), tries=4)
+        except InvalidRequest as refusal:
+            return Failed(JobError("InvalidRequest", str(refusal)), permanent=True)
+        if value is None or held.nudged.is_set():
+            return held.wish or Released(started=False)
+        held.job = replace(held.job, payload=with_input(held.job.payload, value))
+        return None
+
+    async def _wait(self, held: Held) -> tuple[Outcome | None] | None:
+        """Pass through the waits of the job; if one is not over, return with what the attempt ends."""
+        for wait in waits_of(held.job):
+            job = held.job
+            begin = partial(self._source.begin_wait, job.id, job.fence, wait)
+            step = await self._stage.insist(begin, tries=4)
+            if held.nudged.is_set():
+                return (held.wish,)
+            if step is None or self._stage.now() > held.sure_until:
+                return (Released(started=True),)
+            if not step.is_done:
+                return (Suspended(wait.key),)
+            self._note("waited", held, key=wait.key, value=waited_value(wait, step.outcome))
+        return None
+
     async def _perform(self, held: Held) -> Outcome | None:
         await self._stage.reach("worker.started")
         step = step_of(held.job)
+        interrupted = await self._wait(held)
+        if interrupted is not None:
+            return interrupted[0]
         try:
             async with asyncio.timeout(step.seconds):
                 await held.nudged.wait()
@@ -154,7 +194,7 @@ class WorkerModel:
             if step.ending is Ending.CRASH and self._stage.can_poison:
                 self._stage.poison()
                 await asyncio.Event().wait()  # never: the process is dead
-            return step.outcome()
+            return step.outcome(json.dumps(result_of(held.job)))
         return held.wish
 
     def _note(self, kind: str, held: Held, **more: object) -> None:
