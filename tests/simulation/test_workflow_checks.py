@@ -66,9 +66,9 @@ def graph(story: Story, *parents: list[list[Any]], policy: str = "finish", **mor
     story.apply("put_workflow", {"id": 100, "name": "g", "policy": policy, "nodes": nodes}, got)
 
 
-def judge(story: Story) -> list[str]:
+def check(story: Story) -> list[str]:
     nodes = [[place, job["id"], None, job["state"]] for place, job in enumerate(story.jobs.values())]
-    return story.judge(workflows=[{"id": 100, "nodes": nodes}])
+    return story.check(workflows=[{"id": 100, "nodes": nodes}])
 
 
 # Waits
@@ -82,18 +82,18 @@ def test_a_job_that_waits_for_an_event_and_is_woken_by_it_is_clean(story: Story)
     begin_wait(story, is_done=True, outcome=7)
     waited(story, 7)
     finish(story)
-    assert story.judge() == []
+    assert story.check() == []
 
 
 def test_an_event_that_wakes_nobody_breaks_i14(story: Story) -> None:
     suspended(story)
     emit(story, {})
-    assert story.judge()[0] == "I14"
+    assert story.check()[0] == "I14"
 
 
 def test_a_job_that_stays_suspended_breaks_i14(story: Story) -> None:
     suspended(story)
-    assert story.judge() == ["I14"]
+    assert story.check() == ["I14"]
 
 
 def test_an_event_that_came_before_the_suspension_and_left_the_job_blocked_breaks_i14(story: Story) -> None:
@@ -102,7 +102,7 @@ def test_an_event_that_came_before_the_suspension_and_left_the_job_blocked_break
     begin_wait(story)
     emit(story, {})
     suspend(story)
-    assert story.judge()[0] == "I14"
+    assert story.check()[0] == "I14"
 
 
 def test_an_event_that_a_later_wait_does_not_find_breaks_i14(story: Story) -> None:
@@ -111,14 +111,14 @@ def test_an_event_that_a_later_wait_does_not_find_breaks_i14(story: Story) -> No
     emit(story, {})
     begin_wait(story)
     finish(story)
-    assert story.judge() == ["I14"]
+    assert story.check() == ["I14"]
 
 
 def test_a_job_given_out_while_it_waits_breaks_i14(story: Story) -> None:
     suspended(story)
     story.claim()
     finish(story)
-    assert story.judge()[0] == "I14"
+    assert story.check()[0] == "I14"
 
 
 def test_a_suspension_that_uses_an_attempt_breaks_i14(story: Story) -> None:
@@ -128,7 +128,7 @@ def test_a_suspension_that_uses_an_attempt_breaks_i14(story: Story) -> None:
     story.claim(attempts=2)
     story.jobs[1]["attempts"] = 1
     finish(story)
-    assert story.judge() == ["I14"]
+    assert story.check() == ["I14"]
 
 
 def test_a_handler_that_goes_on_before_its_wait_is_over_breaks_i14(story: Story) -> None:
@@ -137,7 +137,7 @@ def test_a_handler_that_goes_on_before_its_wait_is_over_breaks_i14(story: Story)
     begin_wait(story)
     waited(story, 7)
     finish(story)
-    assert story.judge() == ["I14"]
+    assert story.check() == ["I14"]
 
 
 def test_a_wait_under_a_stale_fence_breaks_i3(story: Story) -> None:
@@ -147,7 +147,7 @@ def test_a_wait_under_a_stale_fence_breaks_i3(story: Story) -> None:
     begin_wait(story)
     story.jobs[1]["fence"] = 1
     finish(story)
-    assert story.judge() == ["I3"]
+    assert story.check() == ["I3"]
 
 
 # Inputs
@@ -161,7 +161,7 @@ def test_a_job_that_is_given_the_result_of_its_parent_is_clean(story: Story) -> 
     story.claim(2)
     story.tell("start", host="w", boot="w.1", job=2, fence=1, input={"by": [1, 1]})
     finish(story, 2)
-    assert judge(story) == []
+    assert check(story) == []
 
 
 def test_a_job_that_is_given_the_result_of_another_attempt_breaks_i15(story: Story) -> None:
@@ -172,14 +172,14 @@ def test_a_job_that_is_given_the_result_of_another_attempt_breaks_i15(story: Sto
     story.claim(2)
     story.tell("start", host="w", boot="w.1", job=2, fence=1, input={"by": [1, 0]})
     finish(story, 2)
-    assert judge(story) == ["I15"]
+    assert check(story) == ["I15"]
 
 
 def test_a_result_of_another_attempt_that_is_settled_breaks_i15(story: Story) -> None:
     story.insert()
     story.claim()
     finish(story, result={"by": [1, 0]})
-    assert story.judge() == ["I15"]
+    assert story.check() == ["I15"]
 
 
 # Workflows
@@ -193,14 +193,14 @@ def test_a_node_that_runs_before_its_parents_have_ended_breaks_i10(story: Story)
     finish(story, 3)
     story.claim(2)
     finish(story, 2)
-    assert judge(story)[0] == "I10"
+    assert check(story)[0] == "I10"
 
 
 def test_a_node_that_never_runs_breaks_i10(story: Story) -> None:
     graph(story, [], [[0, "success"]])
     story.claim(1)
     finish(story, 1)
-    assert judge(story) == ["I10"]
+    assert check(story) == ["I10"]
 
 
 @pytest.mark.parametrize(("need", "state"), [("failure", "cancelled"), ("end", "pending")])
@@ -212,7 +212,7 @@ def test_the_condition_of_a_node_decides_whether_it_runs(story: Story, need: str
     if state == "pending":
         story.claim(2)
         finish(story, 2)
-    assert judge(story) == []
+    assert check(story) == []
 
 
 def test_a_node_that_goes_on_after_a_fast_failure_breaks_i16(story: Story) -> None:
@@ -222,7 +222,7 @@ def test_a_node_that_goes_on_after_a_fast_failure_breaks_i16(story: Story) -> No
     story.tell_settlement("exhaust", "dead", 1, reason="permanent")
     story.claim(2)
     finish(story, 2)
-    assert judge(story)[0] == "I16"
+    assert check(story)[0] == "I16"
 
 
 def test_a_node_that_runs_after_it_was_skipped_breaks_i16(story: Story) -> None:
@@ -234,7 +234,7 @@ def test_a_node_that_runs_after_it_was_skipped_breaks_i16(story: Story) -> None:
     finish(story, 1)
     story.claim(2)
     finish(story, 2)
-    assert judge(story)[0] == "I16"
+    assert check(story)[0] == "I16"
 
 
 def test_a_cancel_that_leaves_a_node_breaks_i16(story: Story) -> None:
@@ -244,12 +244,12 @@ def test_a_cancel_that_leaves_a_node_breaks_i16(story: Story) -> None:
     story.tell("workflow_cancelled", host="c", workflow=100, since=since)
     story.claim(2)
     finish(story, 2)
-    assert judge(story) == ["I16"]
+    assert check(story) == ["I16"]
 
 
 def test_a_workflow_that_was_accepted_and_is_not_stored_breaks_i16(story: Story) -> None:
     story.tell("workflow_accepted", host="c", workflow=100)
-    assert story.judge() == ["I16"]
+    assert story.check() == ["I16"]
 
 
 def test_a_second_workflow_of_one_submission_breaks_i2(story: Story) -> None:
@@ -257,4 +257,4 @@ def test_a_second_workflow_of_one_submission_breaks_i2(story: Story) -> None:
     record = story.records[-1]
     node = {"job": record["ask"]["nodes"][0]["job"] | {"id": 9}, "parents": []}
     story.apply("put_workflow", record["ask"] | {"id": 101, "nodes": [node]}, [[9, "created", "pending"]])
-    assert judge(story)[0] == "I2"
+    assert check(story)[0] == "I2"

@@ -1,7 +1,7 @@
-"""Worlds drawn from seeds: who is there, what they want of each other, and what will be done to them.
+"""Worlds drawn from seeds: their processes, submissions, operations, limits, workflows and faults.
 
-Everything that can be decided before a run is decided here, and depends on the seed alone. Worlds are small on purpose:
-a few dozen jobs in a few minutes hold every race that a million jobs do, and a thousand small worlds find more than one
+Everything that can be decided before a run is decided here, and depends on the seed alone. Worlds are small: a few
+dozen jobs in a few minutes can have every race that a million jobs can, and a thousand small worlds find more than a
 large one.
 """
 
@@ -24,8 +24,10 @@ from rota.core.waiting import DEFAULT_KEEP
 from rota.ports.store import Retention
 from simulation import faults
 from simulation.clocks import GENESIS
-from simulation.faults import ALL_FAULTS, Fault, FaultClass, Surroundings
-from simulation.models.behaviour import (
+from simulation.faults import ALL_FAULTS, Fault, FaultClass, Topology
+from simulation.models.client import Action, ActionKind, Graph, Submission
+from simulation.models.scheduler import SchedulerConfig
+from simulation.models.scripts import (
     SIGNAL,
     TYPES,
     Ending,
@@ -35,12 +37,10 @@ from simulation.models.behaviour import (
     payload_with_waits,
     script_of,
 )
-from simulation.models.client import Act, Graph, Submission, Wish
-from simulation.models.scheduler import SchedulerHabits
-from simulation.models.worker import WorkerHabits
+from simulation.models.worker import WorkerConfig
 
 QUEUES: Final = ("default", "bulk")
-#: Rules whose fire times a checker can reckon by itself: every so many seconds since 1970.
+#: Rules whose fire times the checker can compute by itself: multiples of some seconds since 1970.
 RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s", "@every 13s", "* * * * *")
 #: From this seed on there are limits: many jobs have a key, and queues, types and keys run few at once.
 FIRST_WITH_LIMITS: Final = 10_000_000
@@ -50,31 +50,31 @@ KEYS: Final = ("a", "b", f"{TYPES[0]}:1", f"{TYPES[0]}:2")
 STRICT_KEY: Final = "in-order"
 #: From this seed on there are workflows, and jobs that wait durably: for a time, an event, or a child.
 FIRST_WITH_WORKFLOWS: Final = 20_000_000
-#: Events that several jobs may wait for, some of them without a timeout. They are emitted at the latest when nothing
-#: breaks any more.
+#: Events that several jobs may wait for, some of them without a timeout. They are emitted at the latest when the
+#: faults have ended.
 EVENTS: Final = ("event-0", "event-1", "event-2")
-#: The part of the busy time in which new jobs come in.
+#: The part of the time before the faults end in which jobs are submitted.
 COMING: Final = 0.75
 
 
-Share = tuple[tuple[Submission, ...], tuple[Act, ...], tuple[Graph, ...]]
+Share = tuple[tuple[Submission, ...], tuple[Action, ...], tuple[Graph, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A world before anything has happened in it."""
+    """A world before its run."""
 
     seed: int
-    #: When the quiet time begins at the latest. It lasts a fifth of the whole, or longer.
+    #: When the faults end at the latest, in seconds.
     quiet_at: float
     lease: timedelta
-    #: Within which workers mean to be gone once they are asked to end; a grace is longer.
+    #: The drain timeout of workers; the grace of a SIGTERM is longer.
     drain: timedelta
-    #: How long everyone waits for an answer of the store; sometimes longer than a lease lasts.
+    #: The timeout of calls of the store; sometimes longer than a lease.
     patience_seconds: float
-    workers: tuple[WorkerHabits, ...]
-    schedulers: tuple[SchedulerHabits, ...]
-    #: What falls to each client: its submissions, its acts and its workflows.
+    workers: tuple[WorkerConfig, ...]
+    schedulers: tuple[SchedulerConfig, ...]
+    #: For each client its submissions, its operations and its workflows.
     clients: tuple[Share, ...]
     #: How many hosts serve the API.
     apis: int
@@ -82,14 +82,14 @@ class World:
     faults: tuple[Fault, ...]
     can_poison: bool
     limits: tuple[Limit, ...] = ()
-    #: Events that are emitted at the latest when nothing breaks any more.
+    #: Events that are emitted at the latest when the faults have ended.
     events: tuple[str, ...] = ()
 
     @property
-    def surroundings(self) -> Surroundings:
-        """What the nemesis may know."""
+    def topology(self) -> Topology:
+        """The names of the hosts and the times that faults are drawn from."""
         hosts = len(self.workers), len(self.schedulers), len(self.clients), self.apis
-        return _surroundings(hosts, self.quiet_at, self.lease, self.drain)
+        return _topology(hosts, self.quiet_at, self.lease, self.drain)
 
 
 def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: bool = False) -> World:
@@ -108,7 +108,7 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
         submissions = _with_waits(Random(f"{seed}:waits"), submissions[: 4 + seed % 5], lease)
         graphs = _graphs(Random(f"{seed}:graphs"), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
-    acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
+    acts = _actions(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
     if has_waits:
         acts += _acts_on_graphs(Random(f"{seed}:acts on graphs"), graphs)
         acts += _emissions(Random(f"{seed}:emissions"), submissions, quiet_at * COMING)
@@ -117,11 +117,11 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
     templates = [one.template for one in submissions] + [template for one in graphs for template, _ in one.nodes]
     schedulers = _schedulers(rng, templates, has_schedules=bool(schedules), has_waits=has_waits)
     clients = _shares(rng, rng.choice((1, 2, 2, 3)), submissions, acts, graphs)
-    # In one world of eight nothing goes wrong, only processes come and go: there, not one lease may be lost.
+    # One world of eight has no faults, only restarts: there no lease may be lost.
     is_calm = rng.random() < 1 / 8
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
     apis = Random(f"{seed}:apis").choice((1, 2, 2, 3)) if has_apis else 0
-    around = _surroundings((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
+    topology = _topology((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
     return World(
         seed=seed,
         quiet_at=quiet_at,
@@ -133,7 +133,7 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
         clients=clients,
         apis=apis,
         schedules=schedules,
-        faults=tuple(faults.draw(seed, around, allowed)),
+        faults=tuple(faults.draw(seed, topology, allowed)),
         can_poison=FaultClass.POISON in allowed,
         limits=limits,
         events=EVENTS if has_waits else (),
@@ -167,11 +167,9 @@ def _key(rng: Random, submission: Submission) -> str:
     return rng.choice(KEYS if submission.after else (*KEYS, STRICT_KEY))
 
 
-def _surroundings(
-    hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta
-) -> Surroundings:
+def _topology(hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta) -> Topology:
     workers, schedulers, clients, apis = hosts
-    return Surroundings(
+    return Topology(
         workers=[f"worker-{number}" for number in range(workers)],
         schedulers=[f"scheduler-{number}" for number in range(schedulers)],
         clients=[f"client-{number}" for number in range(clients)],
@@ -182,26 +180,26 @@ def _surroundings(
     )
 
 
-# Those who serve
+# Workers, schedulers, clients
 
 
-def _worker(rng: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerHabits:
-    # The first one takes everything, so that nothing has to wait for ever; the others choose.
+def _worker(rng: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerConfig:
+    # The first one takes every queue and type, so that no job waits for ever.
     is_picky = number > 0 and rng.random() < 0.4
-    return WorkerHabits(
+    return WorkerConfig(
         slots=rng.randint(2, 4) if number == 0 else rng.randint(1, 4),
         queues=(rng.choice(QUEUES),) if is_picky else QUEUES,
         types=tuple(rng.sample(TYPES, 2)) if is_picky and rng.random() < 0.5 else None,
         lease=lease,
         drain=drain,
         poll_seconds=rng.uniform(1.0, 3.0),
-        is_stubborn=rng.random() < 0.5,
+        settles_late=rng.random() < 0.5,
     )
 
 
 def _schedulers(
     rng: Random, templates: Sequence[Template], *, has_schedules: bool, has_waits: bool
-) -> tuple[SchedulerHabits, ...]:
+) -> tuple[SchedulerConfig, ...]:
     short, long = timedelta(seconds=5), timedelta(seconds=25)
     retention = Retention(
         completed=rng.choice((None, short, long)),
@@ -210,7 +208,7 @@ def _schedulers(
         history=None,
     )
     return tuple(
-        SchedulerHabits(
+        SchedulerConfig(
             tick_seconds=rng.uniform(3.5, 7.0),
             retention=retention,
             has_schedules=has_schedules,
@@ -229,7 +227,7 @@ def _can_expire(template: Template | None) -> bool:
 
 
 def _shares(
-    rng: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Act], graphs: Sequence[Graph]
+    rng: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Action], graphs: Sequence[Graph]
 ) -> tuple[Share, ...]:
     """Deal submissions, acts and workflows out to clients; one may cancel what another one submitted."""
     owners = [rng.randrange(count) for _ in submissions]
@@ -244,7 +242,7 @@ def _shares(
     )
 
 
-# What is wanted
+# Submissions, operations, schedules
 
 
 def _submissions(rng: Random, count: int, until: float, lease: timedelta) -> list[Submission]:
@@ -306,16 +304,16 @@ def _step(rng: Random, ending: Ending, lease: float) -> Step:
     return Step(ending, round(seconds, 3), is_deaf=rng.random() < 0.2)
 
 
-def _acts(rng: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Act]:
+def _actions(rng: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Action]:
     acts = [
-        Act(one.at + rng.choice((0.02, 0.3, 3, 10)) * rng.random(), Wish.CANCEL, one.number)
+        Action(one.at + rng.choice((0.02, 0.3, 3, 10)) * rng.random(), ActionKind.CANCEL, one.number)
         for one in submissions
         if rng.random() < 0.2
     ]
-    acts += [Act(rng.uniform(0.2, 1) * until, Wish.RETRY) for _ in range(rng.randint(0, 4))]
-    acts += [Act(rng.random() * until, Wish.RUN_NOW) for _ in range(rng.randint(0, 2))]
+    acts += [Action(rng.uniform(0.2, 1) * until, ActionKind.RETRY) for _ in range(rng.randint(0, 4))]
+    acts += [Action(rng.random() * until, ActionKind.RUN_NOW) for _ in range(rng.randint(0, 2))]
     if has_schedules:
-        acts += [Act(rng.random() * until, Wish.EDIT) for _ in range(rng.randint(0, 2))]
+        acts += [Action(rng.random() * until, ActionKind.EDIT) for _ in range(rng.randint(0, 2))]
     return acts
 
 
@@ -356,7 +354,7 @@ def _wait(rng: Random, number: int, lease: timedelta) -> PlannedWait:
             return PlannedWait(key, StepKind.SLEEP, round(rng.choice((0.2, 3, 15)) * rng.random(), 3))
         case StepKind.EVENT:
             event = rng.choice((*EVENTS, SIGNAL))
-            # Of a signal nobody knows whether it will come.
+            # A signal may not come.
             timeout = None if event != SIGNAL and rng.random() < 0.4 else round(rng.uniform(0.5, 20), 3)
             return PlannedWait(key, StepKind.EVENT, timeout, event)
         case _:
@@ -414,34 +412,36 @@ def _node(rng: Random, lease: timedelta, parents: Sequence[tuple[int, Need]]) ->
     return replace(template, meta={**template.meta, TAKES: takes})
 
 
-def _acts_on_graphs(rng: Random, graphs: Sequence[Graph]) -> list[Act]:
+def _acts_on_graphs(rng: Random, graphs: Sequence[Graph]) -> list[Action]:
     acts = []
     for graph in graphs:
-        for wish, likelihood in (
-            (Wish.CANCEL_WORKFLOW, 0.25),
-            (Wish.RETRY_WORKFLOW, 0.3),
-            (Wish.RETRY_NODE, 0.25),
-            (Wish.SKIP_NODE, 0.35),
+        for kind, likelihood in (
+            (ActionKind.CANCEL_WORKFLOW, 0.25),
+            (ActionKind.RETRY_WORKFLOW, 0.3),
+            (ActionKind.RETRY_NODE, 0.25),
+            (ActionKind.SKIP_NODE, 0.35),
         ):
             for _ in range(2):
                 if rng.random() < likelihood:
                     node = f"node-{rng.randrange(len(graph.nodes))}"
-                    acts.append(Act(graph.at + rng.choice((0.1, 2, 10, 25)) * rng.random(), wish, graph.number, node))
+                    acts.append(
+                        Action(graph.at + rng.choice((0.1, 2, 10, 25)) * rng.random(), kind, graph.number, node)
+                    )
     return acts
 
 
-def _emissions(rng: Random, submissions: Sequence[Submission], until: float) -> list[Act]:
-    """Draw emissions: before anybody waits, while somebody begins to, and after."""
+def _emissions(rng: Random, submissions: Sequence[Submission], until: float) -> list[Action]:
+    """Draw emissions: before, during and after waits."""
     acts = []
     for name in EVENTS:
         for _ in range(rng.choice((0, 1, 1, 2))):
             keep = DEFAULT_KEEP if rng.random() < 0.7 else timedelta(seconds=rng.uniform(2, 6))
             at = rng.uniform(0, until) if rng.random() < 0.5 else rng.choice(submissions).at + 2 * rng.random() ** 2
-            acts.append(Act(at, Wish.EMIT, detail=name, keep=keep))
+            acts.append(Action(at, ActionKind.EMIT, detail=name, keep=keep))
     for one in submissions:
         waits = script_of(one.template.payload).waits
         if any(wait.event == SIGNAL for wait in waits) and rng.random() < 0.7:
-            acts.append(Act(one.at + rng.choice((1, 8)) * rng.random(), Wish.SIGNAL, one.number, SIGNAL))
+            acts.append(Action(one.at + rng.choice((1, 8)) * rng.random(), ActionKind.SIGNAL, one.number, SIGNAL))
     return acts
 
 

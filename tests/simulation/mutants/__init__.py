@@ -1,7 +1,7 @@
-"""Bugs, planted one at a time, to see whether the judge is awake.
+"""Bugs, planted one at a time, to see that the checker finds them.
 
 Each mutant is a context manager that changes something in one wrong way, and names the invariant that has to notice.
-Most are bugs that somebody has shipped (RELIABILITY.md, section 6, has the threads; some of them were ours). Those in
+Most are bugs that other task queues or Rota have had. Those in
 `stores`, `limits` and most of `workflows` are found by the models, those in `loops` and `http` are planted in Rota's
 own code and found by it.
 """

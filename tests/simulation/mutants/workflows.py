@@ -20,9 +20,9 @@ from rota.engine.jobs import Jobs
 from rota.scheduler.upkeep import Waker
 from rota.stores.sqlite import SqliteStore, dependencies, events, insert, settle, workflows
 from rota.stores.sqlite.statements import statement
-from simulation.casts import LOOPS
 from simulation.mutants.planting import Planting, instead, mutant
 from simulation.scenario import raw_connection
+from simulation.variants import LOOPS
 from simulation.worlds import FIRST_WITH_WORKFLOWS
 
 FIRST = FIRST_WITH_WORKFLOWS
@@ -131,7 +131,7 @@ def event_before_the_wait_missed() -> Planting:
 
 @mutant("I14", LOOPS, first=FIRST)
 def waker_skips() -> Planting:
-    """Nobody ends the waits whose time is over."""
+    """Waits whose time is over are not ended."""
 
     async def tick(right: Any, duty: Any) -> int:
         del right, duty
@@ -216,7 +216,7 @@ def results_in_the_order_of_their_ends() -> Planting:
 
 @mutant("I15", first=FIRST + 73)
 def failed_job_pruned_before_its_follow_up() -> Planting:
-    """What a job takes is deleted while the job waits. (This one was ours.)"""
+    """What a job takes is deleted while the job waits. (A bug that Rota had.)"""
 
     with patch.object(insert, "reads_parent", lambda _job: False):
         yield

@@ -1,7 +1,7 @@
-"""Handlers for the real worker that do what their job's script says, and write it down.
+"""Handlers for the real worker that follow the script of their job, and record it.
 
-They are ordinary async handlers: they end by returning or raising, hear of a stop by being cancelled, and the deaf ones
-do not listen. One of them takes the whole process down with it.
+They are ordinary async handlers: they end by returning or raising, and are stopped by being cancelled, which the deaf
+ones ignore. Some crash the process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rota.core.submission import Template
 from rota.core.waiting import Wait
 from rota.worker import Cancelled, GiveUp, Handler, Handlers, RetryLater, current
 from rota.worker.exceptions import Suspend
-from simulation.models.behaviour import SNOOZE, Ending, Step, input_in, result_of, step_of, waits_of
-from simulation.models.stage import Stage
+from simulation.models.environment import Environment
+from simulation.models.scripts import SNOOZE, Ending, Step, input_in, result_of, step_of, waits_of
 
 
 class Scripted(Exception):
     """A handler failed, as its script says."""
 
 
-#: How the end of a handler is called in the history: by what the worker is to make of it.
-_CAME_TO: Final[dict[type[BaseException], str]] = {
+#: The outcome of a handler in the history, by what it raised.
+_OUTCOMES: Final[dict[type[BaseException], str]] = {
     Scripted: "failed",
     GiveUp: "failed",
     RetryLater: "snoozed",
@@ -70,18 +70,18 @@ class PlannedTask:
         return PlannedCall(self.child)
 
 
-class Performer:
-    """Performs scripts on one host."""
+class ScriptRunner:
+    """Follows scripts on one host."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
 
-    async def perform(self) -> Any:  # noqa: ANN401 - any JSON
-        """Do what this attempt is to do."""
-        # What `current` knows of the job is the job itself, as it was claimed; handlers need no fence, we do.
+    async def run_script(self) -> Any:  # noqa: ANN401 - any JSON
+        """Do what this attempt has to do."""
+        # What `current` knows of the job is the job itself, as it was claimed; only the history needs its fence.
         job = cast("Job", current()._facts)
         self._note("start", job, **input_in(job))
-        await self._stage.reach("worker.started")
+        await self._environment.failpoint("worker.started")
         step = step_of(job)
         outcome = "succeeded"
         try:
@@ -89,11 +89,11 @@ class Performer:
                 self._note("waited", job, key=wait.key, value=await self._wait(wait))
             return await self._act(step, job)
         except BaseException as raised:
-            outcome = _CAME_TO.get(type(raised), "aborted")
+            outcome = _OUTCOMES.get(type(raised), "aborted")
             raise
         finally:
             self._note("end", job, outcome=outcome, deaf=step.is_deaf)
-            await self._stage.reach("worker.ended")
+            await self._environment.failpoint("worker.ended")
 
     async def _wait(self, wait: Wait) -> Any:  # noqa: ANN401 - any JSON
         """Wait as a handler does; of a child that failed, tell that it did."""
@@ -125,35 +125,35 @@ class Performer:
                 raise Cancelled
             case Ending.GIVE_UP:
                 raise GiveUp("as the script says")
-            case Ending.CRASH if self._stage.can_poison:
-                self._stage.poison()
+            case Ending.CRASH if self._environment.can_poison:
+                self._environment.poison()
                 await asyncio.Event().wait()  # never: the process is dead
         raise Scripted("as the script says")
 
     async def _work(self, step: Step) -> None:
         """Let the time of the step pass. A deaf handler works on when it is told to stop."""
-        done_at = self._stage.now() + step.seconds
-        while (left := done_at - self._stage.now()) > 0:
+        done_at = self._environment.now() + step.seconds
+        while (left := done_at - self._environment.now()) > 0:
             try:
                 await asyncio.sleep(left)
             except asyncio.CancelledError:
-                if not step.is_deaf or self._stage.is_over():
+                if not step.is_deaf or self._environment.is_over():
                     raise
 
     def _note(self, kind: str, job: Job, **more: object) -> None:
-        host = self._stage.host
-        self._stage.history.note(kind, host=host.name, boot=host.boot, job=job.id, fence=job.fence, **more)
+        host = self._environment.host
+        self._environment.history.note(kind, host=host.name, boot=host.boot, job=job.id, fence=job.fence, **more)
 
 
-def handlers_for(stage: Stage, types: tuple[str, ...]) -> Handlers:
-    """Give the handlers of a worker: one for each type, all of them performing scripts."""
-    performer = Performer(stage)
+def handlers_for(environment: Environment, types: tuple[str, ...]) -> Handlers:
+    """Give the handlers of a worker: one for each type, all of which follow scripts."""
+    script_runner = ScriptRunner(environment)
 
-    # A function that no other process can find: there are none in here, not even for a suspect.
-    async def perform() -> Any:  # noqa: ANN401 - any JSON
-        return await performer.perform()
+    # A local function, so that the worker does not run it in a child process.
+    async def run_script() -> Any:  # noqa: ANN401 - any JSON
+        return await script_runner.run_script()
 
-    return Handlers(Handler(name, perform, "async", decode=_nothing) for name in types)
+    return Handlers(Handler(name, run_script, "async", decode=_nothing) for name in types)
 
 
 def _nothing(payload: str) -> tuple[tuple[()], dict[str, object]]:  # noqa: ARG001 - the job itself is at hand

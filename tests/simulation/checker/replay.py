@@ -1,11 +1,11 @@
-"""The judge's own picture of the world: a twin of every job, and what was found wrong so far."""
+"""The checker's own model: what each job, wait, workflow and event has to be by now, and the violations so far."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simulation.checker.verdict import Finding, Record, Verdict
+from simulation.checker.violations import Record, Report, Violation
 
 FINISHED: Final = frozenset({"completed", "dead", "cancelled"})
 #: Waiting for its time.
@@ -18,7 +18,7 @@ SEQUENCE_BITS: Final = 22
 
 @dataclass(slots=True)
 class Wait:
-    """A durable wait as it ought to be."""
+    """A durable wait as it has to be."""
 
     key: str
     kind: str
@@ -34,8 +34,8 @@ class Wait:
 
 
 @dataclass(slots=True)
-class Twin:
-    """A job as it ought to be."""
+class ExpectedJob:
+    """A job as it has to be."""
 
     id: int
     queue: str
@@ -68,7 +68,7 @@ class Twin:
     #: When it was claimed under which fence.
     claims: dict[int, int] = field(default_factory=dict)
     holder: str = ""
-    #: A cancel is in force, until an operator says otherwise; and when its asker heard that it is.
+    #: A cancel is in force until an operator retries the job; and when its requester got the answer.
     is_cancelled: bool = False
     cancel_heard_at: int | None = None
     #: The store has promoted some of several, and we cannot tell which.
@@ -109,7 +109,7 @@ class Twin:
 
 @dataclass(slots=True)
 class Workflow:
-    """A graph as it ought to be: the current job of each node, and all jobs that nodes have had."""
+    """A graph as it has to be: the current job of each node, and all jobs that nodes have had."""
 
     id: int
     policy: str
@@ -122,7 +122,7 @@ class Workflow:
 
 @dataclass(slots=True)
 class Emitted:
-    """An event as it ought to be."""
+    """An event as it has to be."""
 
     payload: Any
     expires_at: int
@@ -137,20 +137,20 @@ class Key:
     expires_at: int
 
 
-class Court:
-    """Everything the rules share."""
+class Replay:
+    """The state that the checks share."""
 
     def __init__(self, dump: dict[str, Any]) -> None:
         self.dump = dump
-        self.verdict = Verdict()
-        self.jobs: dict[int, Twin] = {}
+        self.report = Report()
+        self.jobs: dict[int, ExpectedJob] = {}
         #: Jobs that were pruned and whose id came again: a request without a key, repeated after its job was forgotten.
-        self.departed: list[Twin] = []
-        self.pending: dict[int, Twin] = {}
-        self.children: dict[int, list[Twin]] = {}
+        self.replaced_jobs: list[ExpectedJob] = []
+        self.pending: dict[int, ExpectedJob] = {}
+        self.children: dict[int, list[ExpectedJob]] = {}
         self.keys: dict[tuple[str, str], Key] = {}
-        #: Jobs that were given out and that nobody handed in; what they are shows when their rows are looked at.
-        self.strangers: dict[int, Record] = {}
+        #: Jobs that were leased and that no process submitted; the dump shows what they are.
+        self.unknown_jobs: dict[int, Record] = {}
         #: What each named claim gave, by job and fence; and when it first gave something.
         self.claims: dict[str, dict[int, int]] = {}
         self.claimed_at: dict[str, int] = {}
@@ -173,14 +173,14 @@ class Court:
         self.events: dict[str, Emitted] = {}
         self.entries: list[list[str]] = []
         self.acknowledged: dict[int, int] = {}
-        #: What each attempt came to, by job and fence; and when the store first told its worker to stop it.
+        #: What each attempt came to, by job and fence; and when the store first asked its worker to stop it.
         self.ends: dict[tuple[int, int], str] = {}
         self.told_to_stop: dict[tuple[int, int], int] = {}
         #: The job that each submission made last.
-        self.submissions: dict[str, Twin] = {}
-        #: The latest moment the store's clock has shown, and when the nemesis last meddled with it.
+        self.submissions: dict[str, ExpectedJob] = {}
+        #: The latest moment the store's clock has shown, and when a fault last changed it.
         self.clock = 0
-        self.clock_meddled_at = -1
+        self.clock_disturbed_at = -1
         #: The times at which it was wrong for so short a time that no scheduler need have seen it.
         self.clock_flickers: list[tuple[int, int]] = []
         #: Whether jobs may have to wait for others of their key, and with it the order of turns does not hold.
@@ -193,89 +193,89 @@ class Court:
         #: How far the store's clock was ahead of the true time when it was last looked at.
         self.clock_ahead = 0
 
-    def blame(self, invariant: str, message: str, record: Record | None, *twins: Twin) -> None:
-        """Write a violation down, with everything that happened to the jobs it is about."""
-        numbers = {number for twin in twins for number in twin.trail}
+    def flag(self, invariant: str, message: str, record: Record | None, *expected_jobs: ExpectedJob) -> None:
+        """Add a violation, with the records of the jobs that it is about."""
+        numbers = {number for expected in expected_jobs for number in expected.trail}
         if record is not None:
             numbers.add(record["number"])
-        job = twins[0].id if twins else None
-        self.verdict.findings.append(Finding(invariant, message, tuple(sorted(numbers)), job))
+        job = expected_jobs[0].id if expected_jobs else None
+        self.report.violations.append(Violation(invariant, message, tuple(sorted(numbers)), job))
 
-    def move(self, twin: Twin, state: str) -> None:
-        """Bring a twin into a state."""
-        if twin.state == "pending":
-            self.pending.pop(twin.id, None)
-        twin.state = state
-        twin.is_vague = False
+    def move(self, expected: ExpectedJob, state: str) -> None:
+        """Change the state of a job."""
+        if expected.state == "pending":
+            self.pending.pop(expected.id, None)
+        expected.state = state
+        expected.is_vague = False
         if state == "pending":
-            self.pending[twin.id] = twin
+            self.pending[expected.id] = expected
 
-    def create(self, told: dict[str, Any], record: Record, state: str | None = None) -> Twin:
-        """Make the twin of a new job; without a `state` it is reckoned from its time and its parents."""
+    def create(self, fields: dict[str, Any], record: Record, state: str | None = None) -> ExpectedJob:
+        """Add a new job; without a `state` that follows from its time and its parents."""
         now = record["clock"]
-        run_at = now if told["run_at"] is None else told["run_at"]
-        twin = Twin(
-            id=told["id"],
-            queue=told["queue"],
-            type=told["type"],
-            priority=told["priority"],
-            delivery=told["delivery"],
-            max_attempts=told["max_attempts"],
+        run_at = now if fields["run_at"] is None else fields["run_at"]
+        expected = ExpectedJob(
+            id=fields["id"],
+            queue=fields["queue"],
+            type=fields["type"],
+            priority=fields["priority"],
+            delivery=fields["delivery"],
+            max_attempts=fields["max_attempts"],
             run_at=run_at,
             due_at=max(run_at, now),
-            expires_at=told["expires_at"],
-            state="blocked" if told["after"] else "scheduled" if run_at > now else "pending",
-            on_success=told["on_success"],
-            on_failure=told["on_failure"],
-            failure_job=told.get("failure_job"),
-            concurrency_key=told.get("concurrency_key"),
-            parent_id=told["parent_id"],
-            schedule_id=told["schedule_id"],
-            takes=told.get("takes"),
+            expires_at=fields["expires_at"],
+            state="blocked" if fields["after"] else "scheduled" if run_at > now else "pending",
+            on_success=fields["on_success"],
+            on_failure=fields["on_failure"],
+            failure_job=fields.get("failure_job"),
+            concurrency_key=fields.get("concurrency_key"),
+            parent_id=fields["parent_id"],
+            schedule_id=fields["schedule_id"],
+            takes=fields.get("takes"),
             made_at=record.get("at", 0),
             trail=[record["number"]],
         )
-        former = self.jobs.get(twin.id)
+        former = self.jobs.get(expected.id)
         if former is not None:
             if not former.is_finished:
-                self.blame("I11", "overwritten by another job of the same id", record, former)
-            self.departed.append(former)
-        self.jobs[twin.id] = twin
-        self.move(twin, twin.state)
-        self._tie(twin, told["after"], now)
+                self.flag("I11", "overwritten by another job of the same id", record, former)
+            self.replaced_jobs.append(former)
+        self.jobs[expected.id] = expected
+        self.move(expected, expected.state)
+        self._tie(expected, fields["after"], now)
         if state is not None:
             # A parent that had completed may have been pruned: then the store cannot tell, and counts it as failed.
-            is_failed = state == "cancelled" and twin.state != state
-            self.move(twin, state)
+            is_failed = state == "cancelled" and expected.state != state
+            self.move(expected, state)
             if is_failed:
-                twin.reason = "dependency_failed"
-                twin.waits.clear()
-                self.follow_failures([], [twin], now)
-        return twin
+                expected.reason = "dependency_failed"
+                expected.waits.clear()
+                self.follow_failures([], [expected], now)
+        return expected
 
-    def _tie(self, twin: Twin, after: list[list[Any]], now: int) -> None:
-        """Let a job wait for its parents; those that have ended are judged at once."""
+    def _tie(self, expected: ExpectedJob, after: list[list[Any]], now: int) -> None:
+        """Let a job wait for its parents; those that have ended decide at once."""
         for parent_id, need in sorted(after, key=lambda wait: wait[1] != "success"):
-            twin.waits.setdefault(parent_id, need)
-            self.children.setdefault(parent_id, []).append(twin)
-        twin.parents = {parent_id: twin.waits[parent_id] for parent_id, _ in after}
-        if twin.waits:
-            self.follow_failures([], self.release(list(twin.waits), now), now)
+            expected.waits.setdefault(parent_id, need)
+            self.children.setdefault(parent_id, []).append(expected)
+        expected.parents = {parent_id: expected.waits[parent_id] for parent_id, _ in after}
+        if expected.waits:
+            self.follow_failures([], self.release(list(expected.waits), now), now)
 
     # Ends, and what follows from them
 
-    def release(self, parents: list[int], now: int) -> list[Twin]:
+    def release(self, parents: list[int], now: int) -> list[ExpectedJob]:
         """Tell waiting jobs what became of their parents, and those that wait for them in turn.
 
         Return the jobs that were cancelled because a dependency failed.
         """
-        failed: list[Twin] = []
+        failed: list[ExpectedJob] = []
         while parents:
-            told = sorted(
+            pairs = sorted(
                 {(parent, child.id) for parent in parents for child in self.children.get(parent, ()) if child.waits}
             )
             parents = []
-            for parent_id, child_id in told:
+            for parent_id, child_id in pairs:
                 child = self.jobs.get(child_id)
                 if child is None or parent_id not in child.waits:
                     continue
@@ -300,7 +300,7 @@ class Court:
         """Say whether a dependency is met, waits, or for which reason the job that has it never runs."""
         parent = self.jobs.get(parent_id)
         if parent is None:
-            # Pruned, or never made: what it came to can no longer be told.
+            # Pruned, or never made: what it came to is no longer known.
             return "met" if need == "end" else "dependency_failed"
         if not parent.is_finished:
             return "wait"
@@ -313,7 +313,7 @@ class Court:
             return "not_needed" if has_succeeded else "met"
         return "met" if has_succeeded else "dependency_failed"
 
-    def follow_failures(self, dead: list[Twin], cancelled: list[Twin], now: int) -> None:
+    def follow_failures(self, dead: list[ExpectedJob], cancelled: list[ExpectedJob], now: int) -> None:
         """Replay what follows from failures: the follow-ups of cancelled jobs, and workflows that fail fast."""
         failed = [*dead, *cancelled]
         while failed:
@@ -322,11 +322,11 @@ class Court:
                     self._follow_failure(child, child.failure_job, now)
             cancelled = failed = self.release(self.stop(self._failing_fast(failed), "workflow_failed", now), now)
 
-    def _failing_fast(self, failed: list[Twin]) -> list[int]:
+    def _failing_fast(self, failed: list[ExpectedJob]) -> list[int]:
         """Find the other jobs of workflows that fail fast, but for those that are there for a failure."""
         ids: set[int] = set()
-        for twin in failed:
-            workflow, _ = self.nodes.get(twin.id, (None, 0))
+        for expected in failed:
+            workflow, _ = self.nodes.get(expected.id, (None, 0))
             if workflow is None or workflow.policy != "fail_fast":
                 continue
             ids |= {job for place, job in enumerate(workflow.current) if place not in workflow.after_failures}
@@ -336,47 +336,48 @@ class Court:
         """Cancel jobs that wait, and ask those that run to stop; return those that were cancelled."""
         cancelled = []
         for one in ids:
-            twin = self.jobs.get(one)
-            if twin is None or twin.is_finished:
+            expected = self.jobs.get(one)
+            if expected is None or expected.is_finished:
                 continue
-            if twin.state == "running":
-                twin.is_cancelled = True
+            if expected.state == "running":
+                expected.is_cancelled = True
             else:
-                self._cancel(twin, reason, now)
+                self._cancel(expected, reason, now)
                 cancelled.append(one)
         return cancelled
 
-    def _cancel(self, twin: Twin, reason: str, now: int) -> None:
-        self.move(twin, "cancelled")
-        twin.reason, twin.has_failed, twin.ended_at = reason, True, now
-        twin.waits.clear()
+    def _cancel(self, expected: ExpectedJob, reason: str, now: int) -> None:
+        self.move(expected, "cancelled")
+        expected.reason, expected.has_failed, expected.ended_at = reason, True, now
+        expected.waits.clear()
 
-    def _follow_failure(self, child: Twin, made: dict[str, Any], now: int) -> None:
-        """Make the twin of the job that follows a job whose dependency failed: the store made it at this moment."""
+    def _follow_failure(self, child: ExpectedJob, made: dict[str, Any], now: int) -> None:
+        """Add the follow-up of a job whose dependency failed: the store makes it at this moment."""
         milliseconds = max(now // 1000 - IDS_BEGIN_AT, 0)
         number = milliseconds << SEQUENCE_BITS | child.id % (1 << SEQUENCE_BITS)
         while number in self.jobs:
             number += 1
         times = {name: None if made[name] is None else now + made[name] for name in ("run_at", "expires_at")}
-        told = {**made, **times, "id": number, "parent_id": child.id}
-        self.create(told, {"clock": now, "number": child.trail[-1], "at": child.made_at})
+        fields = {**made, **times, "id": number, "parent_id": child.id}
+        self.create(fields, {"clock": now, "number": child.trail[-1], "at": child.made_at})
 
-    def finish(self, twin: Twin, state: str, now: int, reason: str | None = None) -> None:
+    def finish(self, expected: ExpectedJob, state: str, now: int, reason: str | None = None) -> None:
         """End a job, and tell everyone who waits for it."""
-        self.move(twin, state)
-        twin.reason = reason
-        self.follow([twin], now)
+        self.move(expected, state)
+        expected.reason = reason
+        self.follow([expected], now)
 
-    def follow(self, ended: list[Twin], now: int) -> None:
+    def follow(self, ended: list[ExpectedJob], now: int) -> None:
         """Tell everyone who waits for some jobs that they have ended, all at once."""
-        for twin in ended:
-            twin.waits.clear()
-            twin.ended_at = now
-            twin.has_failed |= twin.state != "completed"
-        cancelled = self.release([twin.id for twin in ended], now)
+        for expected in ended:
+            expected.waits.clear()
+            expected.ended_at = now
+            expected.has_failed |= expected.state != "completed"
+        cancelled = self.release([expected.id for expected in ended], now)
         failed = [
-            twin
-            for twin in ended
-            if twin.state == "dead" or (twin.state == "cancelled" and twin.reason in {"expired", "dependency_failed"})
+            expected
+            for expected in ended
+            if expected.state == "dead"
+            or (expected.state == "cancelled" and expected.reason in {"expired", "dependency_failed"})
         ]
         self.follow_failures(failed, cancelled, now)

@@ -1,7 +1,7 @@
-"""How calls to the store look in the history: plain values, times as microseconds, nothing of Rota's own types.
+"""Calls of the store as the history records them: plain values, times in microseconds, no types of Rota.
 
-One function per verb for what was asked and one for what was answered. Calls that only look, or find nothing to do, are
-not worth a line.
+One function per verb for what was asked and one for what was answered. Calls that only read, or find nothing to do,
+are not recorded.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Plain = Any
 #: The result of most handlers, which the history leaves out.
 _USUAL_RESULT: Final = '"done"'
 
-#: Calls whose sending is told too, not only what the store made of them: their callers draw conclusions from answers.
-_TOLD: Final = frozenset({"insert", "settle", "ask_cancel", "put_schedules", "fire"})
+#: Calls whose request and answer are recorded too, not only when the store did them: the caller acts on the answer.
+_RECORDED_AT_BOTH_ENDS: Final = frozenset({"insert", "settle", "ask_cancel", "put_schedules", "fire"})
 
 
 def micros(moment: datetime | None) -> int | None:
@@ -121,7 +121,7 @@ def claimed_job(job: Job) -> dict[str, Plain]:
 
 def settlement(one: Settlement) -> dict[str, Plain]:
     """Describe what was to be written about one job."""
-    told: dict[str, Plain] = {
+    fields: dict[str, Plain] = {
         "id": one.job_id,
         "fence": one.fence,
         "source": str(one.source),
@@ -129,21 +129,21 @@ def settlement(one: Settlement) -> dict[str, Plain]:
         "event": str(one.event),
     }
     if one.run_at is not None:
-        told["run_at"] = micros(one.run_at)
+        fields["run_at"] = micros(one.run_at)
     if one.reason is not None:
-        told["reason"] = str(one.reason)
+        fields["reason"] = str(one.reason)
     for flag in ("refund", "crash", "renew"):
         if getattr(one, flag):
-            told[flag] = True
+            fields[flag] = True
     if one.lapsed_at is not None:
-        told["lapsed_at"] = micros(one.lapsed_at)
+        fields["lapsed_at"] = micros(one.lapsed_at)
     if one.follow_up is not None:
-        told["follow_up"] = new_job(one.follow_up)
+        fields["follow_up"] = new_job(one.follow_up)
     if one.wait is not None:
-        told["wait"] = one.wait.key
+        fields["wait"] = one.wait.key
     if one.result is not None and one.result != _USUAL_RESULT:
-        told["result"] = json.loads(one.result)
-    return told
+        fields["result"] = json.loads(one.result)
+    return fields
 
 
 def _span(span: timedelta | None) -> int | None:
@@ -337,13 +337,13 @@ _ANSWERED: Final[Mapping[str, Callable[[Any], Plain]]] = {
 }
 
 
-def is_told(verb: str) -> bool:
-    """Say whether the history tells who asked and what they heard, not only what was done."""
-    return verb in _TOLD
+def records_both_ends(verb: str) -> bool:
+    """Whether the history records the request and the answer at the caller, too."""
+    return verb in _RECORDED_AT_BOTH_ENDS
 
 
-def is_worth_telling(verb: str, answer: object) -> bool:
-    """Say whether the history tells that it was done."""
+def is_recorded(verb: str, answer: object) -> bool:
+    """Whether the history records that the store did it."""
     if isinstance(answer, Emitted) and not answer.is_new:
         return False
     return verb in _ASKED and not (verb in {"promote", "prune", "end_waits"} and not answer)
