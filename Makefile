@@ -111,8 +111,8 @@ test-pythons: ## run every test on each supported Python that this machine has
 		$(MAKE) test PYTHON="$$python" VENV=".venv-$$version" ARGS="$(ARGS)" </dev/null || exit 1; \
 	done
 
-sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n (CAST=models|loops|http)
-	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2) $(if $(CAST),--cast $(CAST))
+sim: $(STAMP) ## run the simulation: SEEDS=2000 from FIRST=0, or replay one with SEED=n (VARIANT=models|loops|http)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2) $(if $(FIRST),--first $(FIRST)) $(if $(VARIANT),--variant $(VARIANT))
 
 crash: $(STAMP) ## kill a writing process KILLS times, cut the power CUTS times, let each call to the disk fail
 	PYTHONPATH=tests $(BIN)/python -m crash.kill --kills $(KILLS)

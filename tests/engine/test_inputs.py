@@ -130,6 +130,21 @@ async def test_a_follow_up_takes_the_failure_of_its_job(env: EngineEnvironment) 
     assert (answer["id"], answer["type"]) == (to_text(parent.id), parent.type)
 
 
+async def test_a_job_for_a_failure_is_not_told_of_none_when_the_failed_job_was_pruned(env: EngineEnvironment) -> None:
+    """It had ended too, and somebody retried it after that. It was told that no job had failed."""
+    alert = Template("alert", queue="next", meta={TAKES: "failure"})
+    await env.submit(new_job(on_failure=alert))
+    (held,) = await env.engine.claim(claim())
+    await env.report(held, Failed(failure().error, permanent=True))
+    (leased,) = await claim_next(env)
+    await env.report(leased, Failed(failure().error, permanent=True))
+    await env.store.discard([held.id])
+    await env.engine.retry([leased.id], Actor("olga"))
+    (again,) = await claim_next(env)
+    with pytest.raises(InvalidRequest, match=r"the job before job .* was pruned"):
+        await env.engine.inputs.input_of(again.id, again.fence)
+
+
 async def test_a_stale_fence_gets_nothing(env: EngineEnvironment) -> None:
     parent = new_job()
     child = taking(Takes.RESULT, parent)

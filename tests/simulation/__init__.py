@@ -1,11 +1,11 @@
-"""The deterministic simulation: whole worlds of workers, schedulers and clients in one thread, ruled by one seed.
+"""The deterministic simulation: deployments of workers, schedulers and clients in one thread, decided by one seed.
 
-A seed draws a world (`scenario`), the world runs on a loop with virtual time (`loop`) over a network that loses,
-delays, repeats and cuts (`network`) while hosts die, stop and forget the hour (`hosts`, `faults`). What happens is
-written down (`history`) and judged afterwards by somebody who knows nothing of Rota's code (`checker`). That the judge
-is awake is shown by planting bugs (`mutants`).
+A seed gives a world (`worlds`). It runs (`scenario`) on an event loop with virtual time (`loop`), over a network that
+loses, delays, repeats and cuts off messages (`network`), while hosts crash, stop and have wrong clocks (`hosts`,
+`faults`). What happens is recorded (`history`) and checked afterwards by code that imports nothing of Rota (`checker`).
+Planted bugs (`mutants`) show that the checker finds violations.
 
-Run it with ``python -m simulation``; everything here is driven by seeds and nothing by the clock on the wall.
+Run it with ``python -m simulation``. Nothing in it depends on real time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wall clocks that are wrong in the ways real ones are: off, drifting, and set while somebody looks at them.
+"""Wall clocks that are wrong in the ways real ones are: off, drifting, and set while processes read them.
 
 Each host has its own. All of them run on the loop's time, which is the monotonic clock and is never wrong: durations
 are measured with it, moments with these.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-#: When every simulated world begins: a plain Monday.
+#: When every simulated world begins: a Monday.
 GENESIS: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 GENESIS_MICROS: Final = (GENESIS - EPOCH) // timedelta(microseconds=1)
@@ -24,7 +24,7 @@ class Monotonic(Protocol):
 
 
 class WallClock:
-    """A clock that starts right and stays right until somebody meddles with it."""
+    """A clock that is right until a fault changes it."""
 
     def __init__(self, loop: Monotonic) -> None:
         self._loop = loop

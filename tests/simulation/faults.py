@@ -1,14 +1,12 @@
-"""The nemesis: what is done to a world, when, and to whom.
+"""Faults: which ones a world has, when, and on which host; and their injection.
 
-Faults come in classes, and each class draws from rng of its own: a class that is switched off does not move the
-faults of another one. That is what lets a failure be shrunk to the few classes it needs.
+Faults come in classes. Each class has random numbers of its own: to switch one off does not change the others. So the
+faults of a failing seed can be reduced to the classes that it needs.
 
-A fault has a beginning and an end. All of them end, and all that is broken is mended, when the quiet time begins: from
-then on the world has to find its way back by itself. Processes that ended, for whatever reason, are started again
-after a while, as a service manager would.
+A fault has a beginning and an end. When the quiet time begins, all of them end: from then on the world has to recover.
+Processes that ended, for whatever reason, are started again after a while, as a service manager would.
 
-*Failpoints* are named places in the models (``worker.claimed``); armed for a host, the process dies the moment it comes
-by.
+*Failpoints* are named places in the code (``worker.claimed``); if one is armed for a host, its process crashes there.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from typing import Final
 from simulation.history import History
 from simulation.hosts import Host
 from simulation.loop import SimulatedLoop
-from simulation.network import Network, Service, Weather
+from simulation.network import Network, NetworkConditions, Service
 
 HOUR: Final = 3600.0
-#: Where the store has given a worker jobs, and its answer is still on its way.
+#: The moment when the store has leased jobs to a worker, and its answer has not arrived.
 _GIVEN: Final = "given"
 
 
@@ -46,7 +44,7 @@ class FaultClass(StrEnum):
     STORE_PAUSE = "store_pause"
     STORE_CRASH = "store_crash"
     FAILPOINT = "failpoint"
-    #: Handlers that take their worker down with them.
+    #: Handlers that crash their worker.
     POISON = "poison"
     #: No fault at all: SIGTERM and a restart. Listed here because it, too, can be left out.
     TERMINATE = "terminate"
@@ -64,7 +62,7 @@ FAILPOINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong at a moment, for a while."""
+    """One fault: when it begins, and for how long it lasts."""
 
     kind: FaultClass
     at: float
@@ -75,13 +73,13 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainContext:
-    """What the nemesis needs to know of a world to be nasty to it."""
+class Topology:
+    """The hosts and times of a world, from which faults are drawn."""
 
     workers: Sequence[str]
     schedulers: Sequence[str]
     clients: Sequence[str]
-    #: Where the API is served, in worlds in which others reach the store through it.
+    #: The hosts of the API, in worlds that have one.
     apis: Sequence[str]
     #: When the quiet time begins.
     quiet_at: float
@@ -97,107 +95,107 @@ class ExplainContext:
 # Drawing
 
 
-def draw(seed: int, around: ExplainContext, classes: Collection[FaultClass]) -> list[Fault]:
+def draw(seed: int, topology: Topology, classes: Collection[FaultClass]) -> list[Fault]:
     """Draw the faults of a world, in the order in which they begin."""
     faults: list[Fault] = []
     for kind in ALL_FAULTS:
         rng = Random(f"{seed}:fault:{kind}")
-        # About a third of the classes strike in a world; all at once would leave nothing standing.
+        # About a third of the classes occur in a world; with all of them nothing would be done.
         if rng.random() < _LIKELIHOOD.get(kind, 0.3) and kind in classes and kind in _DRAWN:
-            faults += [_DRAWN[kind](rng, around) for _ in range(rng.choice((1, 1, 2, 3)))]
+            faults += [_DRAWN[kind](rng, topology) for _ in range(rng.choice((1, 1, 2, 3)))]
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
 _LIKELIHOOD: Final = {FaultClass.CRASH: 0.5, FaultClass.PAUSE: 0.5, FaultClass.TERMINATE: 0.6, FaultClass.DELAY: 0.4}
 
 
-def _moment(rng: Random, around: ExplainContext) -> float:
-    return around.quiet_at * (0.02 + 0.93 * rng.random())
+def _moment(rng: Random, topology: Topology) -> float:
+    return topology.quiet_at * (0.02 + 0.93 * rng.random())
 
 
-def _crash(rng: Random, around: ExplainContext) -> Fault:
-    lasting = rng.choice((0.2, 1.0, around.lease * 1.5)) * (0.5 + rng.random())
-    return Fault(FaultClass.CRASH, _moment(rng, around), lasting, rng.choice(around.everyone))
+def _crash(rng: Random, topology: Topology) -> Fault:
+    lasting = rng.choice((0.2, 1.0, topology.lease * 1.5)) * (0.5 + rng.random())
+    return Fault(FaultClass.CRASH, _moment(rng, topology), lasting, rng.choice(topology.everyone))
 
 
-def _pause(rng: Random, around: ExplainContext) -> Fault:
-    lasting = around.lease * rng.uniform(0.3, 2.5)
-    targets = [*around.workers, *around.workers, *around.schedulers, *around.apis]
-    return Fault(FaultClass.PAUSE, _moment(rng, around), lasting, rng.choice(targets))
+def _pause(rng: Random, topology: Topology) -> Fault:
+    lasting = topology.lease * rng.uniform(0.3, 2.5)
+    targets = [*topology.workers, *topology.workers, *topology.schedulers, *topology.apis]
+    return Fault(FaultClass.PAUSE, _moment(rng, topology), lasting, rng.choice(targets))
 
 
-def _partition(rng: Random, around: ExplainContext) -> Fault:
+def _partition(rng: Random, topology: Topology) -> Fault:
     direction = rng.choice(("both", "out", "in"))
-    lasting = around.lease * rng.uniform(0.2, 2.0)
-    return Fault(FaultClass.PARTITION, _moment(rng, around), lasting, rng.choice(around.everyone), direction)
+    lasting = topology.lease * rng.uniform(0.2, 2.0)
+    return Fault(FaultClass.PARTITION, _moment(rng, topology), lasting, rng.choice(topology.everyone), direction)
 
 
-def _weather(kind: FaultClass, most: float) -> Callable[[Random, ExplainContext], Fault]:
-    def make(rng: Random, around: ExplainContext) -> Fault:
+def _network_fault(kind: FaultClass, most: float) -> Callable[[Random, Topology], Fault]:
+    def make(rng: Random, topology: Topology) -> Fault:
         lasting = rng.uniform(5, 40)
-        return Fault(kind, _moment(rng, around), lasting, amount=rng.uniform(0.05, most))
+        return Fault(kind, _moment(rng, topology), lasting, amount=rng.uniform(0.05, most))
 
     return make
 
 
-def _clock(rng: Random, around: ExplainContext) -> Fault:
-    target = rng.choice(around.everyone)
+def _clock(rng: Random, topology: Topology) -> Fault:
+    target = rng.choice(topology.everyone)
     detail = rng.choice(("step", "step", "drift"))
     amount = rng.uniform(0.5, 2.0) if detail == "drift" else rng.choice((HOUR, -HOUR, 20.0, -20.0))
-    # A client that believes it is an hour later asks for jobs an hour later; rightly, and we will not wait for them.
-    if target in around.clients:
+    # A client whose clock is an hour ahead submits jobs for an hour later, and the run does not last that long.
+    if target in topology.clients:
         amount = max(min(amount, 20.0), -20.0)
-    return Fault(FaultClass.CLOCK, _moment(rng, around), around.quiet_at * rng.random(), target, detail, amount)
+    return Fault(FaultClass.CLOCK, _moment(rng, topology), topology.quiet_at * rng.random(), target, detail, amount)
 
 
-def _store_clock(rng: Random, around: ExplainContext) -> Fault:
+def _store_clock(rng: Random, topology: Topology) -> Fault:
     # Set ahead for good: it had been wrong before. Every other error is noticed and taken back.
     detail = rng.choice(("ahead", "behind", "spike", "drift"))
     amount = {"ahead": HOUR, "behind": -HOUR, "spike": rng.uniform(-20, 20), "drift": rng.uniform(0.93, 1.07)}[detail]
-    return Fault(FaultClass.STORE_CLOCK, _moment(rng, around), rng.uniform(2, 40), "store", detail, amount)
+    return Fault(FaultClass.STORE_CLOCK, _moment(rng, topology), rng.uniform(2, 40), "store", detail, amount)
 
 
-def _store(kind: FaultClass, longest: float) -> Callable[[Random, ExplainContext], Fault]:
-    def make(rng: Random, around: ExplainContext) -> Fault:
+def _store(kind: FaultClass, longest: float) -> Callable[[Random, Topology], Fault]:
+    def make(rng: Random, topology: Topology) -> Fault:
         lasting = rng.uniform(0.5, longest)
-        return Fault(kind, _moment(rng, around), lasting, "store", amount=rng.uniform(0.02, 0.3))
+        return Fault(kind, _moment(rng, topology), lasting, "store", amount=rng.uniform(0.02, 0.3))
 
     return make
 
 
-def _failpoint(rng: Random, around: ExplainContext) -> Fault:
-    target = rng.choice(around.everyone)
-    role = next(role for role, names in _roles(around).items() if target in names)
+def _failpoint(rng: Random, topology: Topology) -> Fault:
+    target = rng.choice(topology.everyone)
+    role = next(role for role, names in _roles(topology).items() if target in names)
     hits = float(rng.choice((1, 1, 2, 3, 5)))
-    return Fault(FaultClass.FAILPOINT, _moment(rng, around), 0.0, target, rng.choice(FAILPOINTS[role]), hits)
+    return Fault(FaultClass.FAILPOINT, _moment(rng, topology), 0.0, target, rng.choice(FAILPOINTS[role]), hits)
 
 
-def _roles(around: ExplainContext) -> dict[str, Sequence[str]]:
+def _roles(topology: Topology) -> dict[str, Sequence[str]]:
     return {
-        "worker": around.workers,
-        "scheduler": around.schedulers,
-        "client": around.clients,
-        "api": around.apis,
+        "worker": topology.workers,
+        "scheduler": topology.schedulers,
+        "client": topology.clients,
+        "api": topology.apis,
     }
 
 
-def _terminate(rng: Random, around: ExplainContext) -> Fault:
-    # Some of them in the quiet time, where nothing else can be blamed.
-    at = around.quiet_at * (0.2 + 0.95 * rng.random())
-    grace = around.drain + rng.uniform(0.5, 3)
+def _terminate(rng: Random, topology: Topology) -> Fault:
+    # Some of them in the quiet time, when no other fault is under way.
+    at = topology.quiet_at * (0.2 + 0.95 * rng.random())
+    grace = topology.drain + rng.uniform(0.5, 3)
     # Some of them at a bad moment: when the worker is being given jobs and does not know it yet, or has begun one.
     detail = rng.choice(("", _GIVEN, "worker.started"))
-    return Fault(FaultClass.TERMINATE, at, rng.uniform(0.1, 3), rng.choice(around.workers), detail, grace)
+    return Fault(FaultClass.TERMINATE, at, rng.uniform(0.1, 3), rng.choice(topology.workers), detail, grace)
 
 
-_DRAWN: Final[dict[FaultClass, Callable[[Random, ExplainContext], Fault]]] = {
+_DRAWN: Final[dict[FaultClass, Callable[[Random, Topology], Fault]]] = {
     FaultClass.CRASH: _crash,
     FaultClass.PAUSE: _pause,
     FaultClass.PARTITION: _partition,
-    FaultClass.REQUEST_LOSS: _weather(FaultClass.REQUEST_LOSS, 0.4),
-    FaultClass.REPLY_LOSS: _weather(FaultClass.REPLY_LOSS, 0.4),
-    FaultClass.DUPLICATION: _weather(FaultClass.DUPLICATION, 0.6),
-    FaultClass.DELAY: _weather(FaultClass.DELAY, 0.3),
+    FaultClass.REQUEST_LOSS: _network_fault(FaultClass.REQUEST_LOSS, 0.4),
+    FaultClass.REPLY_LOSS: _network_fault(FaultClass.REPLY_LOSS, 0.4),
+    FaultClass.DUPLICATION: _network_fault(FaultClass.DUPLICATION, 0.6),
+    FaultClass.DELAY: _network_fault(FaultClass.DELAY, 0.3),
     FaultClass.CLOCK: _clock,
     FaultClass.STORE_CLOCK: _store_clock,
     FaultClass.STORE_DOWN: _store(FaultClass.STORE_DOWN, 12.0),
@@ -211,8 +209,8 @@ _DRAWN: Final[dict[FaultClass, Callable[[Random, ExplainContext], Fault]]] = {
 # Acting
 
 
-class Nemesis:
-    """Does to a world what was drawn, and mends it all when the quiet time begins."""
+class FaultInjector:
+    """Injects the faults of a world, and ends all of them when the quiet time begins."""
 
     def __init__(
         self,
@@ -231,7 +229,7 @@ class Nemesis:
         self._rng = rng
         self._world = loop.world.context
         self._armed: dict[tuple[str, str], int] = {}
-        #: Who is to be asked to end, within which grace, when it comes by a place.
+        #: The processes to be sent SIGTERM at a failpoint, each with its grace.
         self._signals: dict[tuple[str, str], float] = {}
         self._slowest = 0.0
         self.is_quiet = False
@@ -275,9 +273,9 @@ class Nemesis:
             case FaultClass.PARTITION:
                 return self._cut(fault)
             case FaultClass.CLOCK if host is not None:
-                return _meddle(host, fault)
+                return _disturb_clock(host, fault)
             case FaultClass.STORE_CLOCK:
-                return _meddle(self._service.host, fault)
+                return _disturb_clock(self._service.host, fault)
             case FaultClass.FAILPOINT:
                 self._armed[fault.target, fault.detail] = round(fault.amount)
                 return None
@@ -291,7 +289,7 @@ class Nemesis:
                 return self._disturb(fault)
 
     def _cut(self, fault: Fault) -> Callable[[], None]:
-        # From everyone that serves: the store, and the API if there is one.
+        # From all servers: the store, and the API if there is one.
         others = [self._service.host.name, *(name for name in self._hosts if name.startswith("api-"))]
         outward = [(fault.target, other) for other in others if other != fault.target]
         inward = [(other, fault.target) for other in others if other != fault.target]
@@ -310,26 +308,26 @@ class Nemesis:
         owner, name, value = self._knob(fault)
         setattr(owner, name, value)
         if fault.kind is FaultClass.DELAY:
-            self._network.weather.slowest = self._slowest
+            self._network.conditions.slowest = self._slowest
         return lambda: setattr(owner, name, type(value)(0))
 
     def _knob(self, fault: Fault) -> tuple[object, str, float | bool]:
         match fault.kind:
             case FaultClass.REQUEST_LOSS | FaultClass.REPLY_LOSS | FaultClass.DUPLICATION:
-                return self._network.weather, fault.kind.value, fault.amount
+                return self._network.conditions, fault.kind.value, fault.amount
             case FaultClass.DELAY:
-                return self._network.weather, "straggling", fault.amount
+                return self._network.conditions, "straggling", fault.amount
             case FaultClass.STORE_CRASH:
-                return self._service, "forgetfulness", fault.amount
+                return self._service, "crash_chance", fault.amount
             case _:
                 return self._service, "is_refusing", True
 
     def heal(self) -> None:
-        """Mend everything and let nothing break any more: the quiet time begins."""
+        """End all faults and begin no more: the quiet time begins."""
         self.is_quiet = True
         self._network.mend_all()
-        self._network.weather = Weather()
-        self._service.is_refusing, self._service.forgetfulness = False, 0.0
+        self._network.conditions = NetworkConditions()
+        self._service.is_refusing, self._service.crash_chance = False, 0.0
         self._armed.clear()
         for host in [*self._hosts.values(), self._service.host]:
             host.resume()
@@ -337,10 +335,10 @@ class Nemesis:
             host.start()
         self._history.note("fault", fault="all", phase="end", target="", detail="quiet")
 
-    # Deaths that nobody planned the end of
+    # Crashes without a planned end
 
-    async def reach(self, host: Host, point: str) -> None:
-        """Come by a failpoint: a place where the process may die, or be asked to end."""
+    async def failpoint(self, host: Host, point: str) -> None:
+        """Pass a failpoint: a place where the process may crash, or be sent SIGTERM."""
         self._signal(host.name, point)
         if not self._armed:
             return
@@ -349,22 +347,22 @@ class Nemesis:
             return
         self._armed[host.name, point] = left - 1
         if left == 1:
-            self.slay(host, FaultClass.FAILPOINT, point)
-            await asyncio.Event().wait()  # never: the process is dead
+            self.crash_host(host, FaultClass.FAILPOINT, point)
+            await asyncio.Event().wait()  # never returns: the process has crashed
 
     def _signal(self, name: str, point: str) -> None:
         """Ask a process to end, if it was to be asked here."""
         if self._signals and (grace := self._signals.pop((name, point), None)) is not None:
             self._loop.call_soon(self._hosts[name].terminate, grace, context=self._world)
 
-    def slay(self, host: Host, kind: FaultClass, detail: str) -> None:
-        """Let a process die of itself, to be started again after a while."""
+    def crash_host(self, host: Host, kind: FaultClass, detail: str) -> None:
+        """Crash a process, and start it again after a while."""
         self._history.note("fault", fault=str(kind), phase="hit", target=host.name, detail=detail)
         host.crash()
         self._restart_later(host)
 
     def _lose_store(self) -> None:
-        self.slay(self._service.host, FaultClass.STORE_CRASH, "between commit and reply")
+        self.crash_host(self._service.host, FaultClass.STORE_CRASH, "between commit and reply")
 
     def _restart_later(self, host: Host) -> None:
         self._loop.call_later(0.2 + 3 * self._rng.random(), host.start, context=self._world)
@@ -374,7 +372,7 @@ class Nemesis:
         self._history.note("fault", fault=str(fault.kind), phase=phase, target=fault.target, detail=detail)
 
 
-def _meddle(host: Host, fault: Fault) -> Callable[[], None]:
+def _disturb_clock(host: Host, fault: Fault) -> Callable[[], None]:
     if fault.detail == "drift":
         host.clock.drift(fault.amount)
     else:

@@ -1,4 +1,4 @@
-"""What happened, in the order in which it happened; written once, never changed.
+"""The history of a run: records of what happened, in order.
 
 A record is a plain dictionary: its number, the virtual time in microseconds, its kind, and what belongs to the kind:
 
@@ -9,14 +9,14 @@ A record is a plain dictionary: its number, the virtual time in microseconds, it
 `ok`           the caller heard the answer: `call`, `host`, `verb`, `got`
 `fail`         the caller knows that nothing was done: `call`, `host`, `why`
 `unknown`      the caller cannot know: `call`, `host`, `why`. A call without any of the three is unknown as well
-`accepted`     a submitter was told that its job is in safe hands: `host`, `job`
+`accepted`     a submitter was told that its job is stored: `host`, `job`
 `start`, `end` a handler began and ended: `host`, `boot`, `job`, `fence`; at the end `outcome`, and whether it is `deaf`
 `boot`, `exit` a process began, or ended by itself; `sigterm`: it was asked to, within `grace` microseconds
 `blind`        a host saw the store's clock again, for the first time after several seconds: `host`, `since`
-`fault`        the nemesis acted: `fault` (its class), `phase` (begin, end, hit), `target`, `detail`
+`fault`        a fault began, ended or struck: `fault` (its class), `phase` (begin, end, hit), `target`, `detail`
 =============  ====================================================================================================
 
-Everything in it survives JSON, so that a history can be stored, hashed, and judged by somebody else.
+Everything in it survives JSON, so that a history can be stored, hashed, and checked elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Record = dict[str, Any]
 
 
 class History:
-    """The append-only account of a run."""
+    """The append-only records of a run."""
 
     def __init__(self, loop: Monotonic) -> None:
         self._loop = loop
@@ -40,17 +40,17 @@ class History:
         self.records: list[Record] = []
 
     def note(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - whatever survives JSON
-        """Append a record. After the end of the run nothing is written any more."""
+        """Append a record; after the end of the run nothing is recorded."""
         if self._is_open:
             record = {"number": len(self.records), "at": round(self._loop.time() * 1e6), "kind": kind, **fields}
             self.records.append(record)
 
     def close(self) -> None:
-        """Let the account stand as it is."""
+        """Record nothing more."""
         self._is_open = False
 
     def digest(self) -> str:
-        """Give the history a name that changes with every bit of it."""
+        """Return the hash of the history."""
         return digest_of(self.records)
 
 

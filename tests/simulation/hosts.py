@@ -1,8 +1,8 @@
-"""Simulated machines: each runs one program, has its own clock, and can die, stop, and come back as somebody else.
+"""Simulated hosts: each runs one program, has its own clock, and can crash, pause, and be started again.
 
 A host runs one process at a time. `crash` is kill -9 or a pulled plug: all of the host's tasks are gone in the middle
-of whatever they awaited. `start` after it runs the same program again under a new boot id, so that nobody mistakes the
-new process for the old one. `pause` is SIGSTOP, `terminate` SIGTERM: the program hears of the latter through
+of whatever they awaited. `start` after it runs the same program again under a new boot id, which tells the new process
+from the old one. `pause` is SIGSTOP, `terminate` SIGTERM: the program hears of the latter through
 `host.stopping` and is expected to end by itself.
 """
 
@@ -27,7 +27,7 @@ class Host:
         self.name = name
         self.clock = WallClock(loop)
         self.boot = ""
-        #: How much the process still has to do of its own accord; nobody waits for what died with it.
+        #: How many tasks of its own the process has under way.
         self.busy = 0
         self.process: Process = loop.create_process(f"{name} (not started)")
         self.process.is_alive = False
@@ -44,7 +44,7 @@ class Host:
 
     @property
     def is_up(self) -> bool:
-        """Whether a process runs here; a paused one does, in a way."""
+        """Whether a process runs here, paused or not."""
         return self.process.is_alive
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Host:
             main.add_done_callback(self._on_end, context=self._loop.world.context)
 
     def crash(self) -> None:
-        """Die at once, wherever the process is."""
+        """End the process at once, wherever it is."""
         self._loop.kill(self.process)
 
     def pause(self) -> None:

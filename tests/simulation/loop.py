@@ -1,4 +1,4 @@
-"""An event loop in which time is a number and processes are imaginary.
+"""An event loop with virtual time and simulated processes.
 
 Unmodified asyncio code (tasks, timeouts, queues, task groups) runs here on virtual time: nothing ever sleeps. While
 anything can run, time stands still; when nothing can, it jumps to the next timer. A run of ten minutes takes as long
@@ -21,9 +21,9 @@ machines) and which of two timers due at the very same moment comes first.
 children in the order of a set), and sets are ordered by hash, which for objects is their address. Our tasks hash to
 their serial number instead, so the order is the same in every run and in every interpreter.
 
-**The end.** With nothing left to run and nobody to wake anyone, the loop raises `Deadlock` and names the tasks that
+**The end.** With nothing left to run, the loop raises `Deadlock` and names the tasks that
 wait. A world that never comes to an end runs into `EndOfTime`, one that never lets time pass into `Livelock`. An
-exception that nobody caught ends the run. The real world is refused: no threads, no sockets, no signals.
+exception that is not caught ends the run. Threads, sockets and signals are refused.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from simulation.sealed import RealWorldRefused, SealedLoop, SimulationError
+from simulation.no_io_loop import NoIoLoop, RealIoRefused, SimulationError
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: No honest world needs more callbacks than this without time going on.
+#: More callbacks than this without any progress of time are a livelock.
 MOST_STEPS_AT_ONE_MOMENT: Final = 100_000
 #: How often what is left after a run is asked to end before it is ended.
-_FAREWELLS: Final = 4
+_END_ROUNDS: Final = 4
 _CLOSED: Final = "the simulated loop is closed"
 
 
 class Deadlock(SimulationError):
-    """Everybody waits and nobody will ever wake anyone."""
+    """All tasks wait, and nothing is left to wake one."""
 
 
 class EndOfTime(SimulationError):
@@ -59,11 +59,11 @@ class EndOfTime(SimulationError):
 
 
 class Livelock(SimulationError):
-    """Callbacks run on and on while time stands still."""
+    """Callbacks run without end while time stands still."""
 
 
 class Process:
-    """Whose callbacks these are: a thing that can be killed and paused as a whole."""
+    """A simulated process: its callbacks can be killed and paused as a whole."""
 
     __slots__ = ("context", "is_alive", "is_paused", "name", "ready", "tasks")
 
@@ -113,7 +113,7 @@ class SimulatedHandle(asyncio.TimerHandle):
         self._cancelled = True
 
     def run(self, loop: SimulatedLoop) -> None:
-        """Run the callback; what it does not catch is the loop's affair."""
+        """Run the callback; what it does not catch is passed to the loop."""
         try:
             self._context.run(self._callback, *self._args)
         except (SystemExit, KeyboardInterrupt):
@@ -147,7 +147,7 @@ class SimulatedTask(asyncio.Task[T]):
         return self is other
 
 
-class SimulatedLoop(SealedLoop):
+class SimulatedLoop(NoIoLoop):
     """The loop: a heap of timers, a queue per process, and rng."""
 
     def __init__(self, seed: int | str = 0, *, end: float = float("inf")) -> None:
@@ -163,7 +163,7 @@ class SimulatedLoop(SealedLoop):
         self._is_running = False
         self._is_stopping = False
         self._is_closed = False
-        #: Everything that can happen has happened; whatever still runs only tidies up.
+        #: The run is over; what still runs only cleans up.
         self.is_over = False
         self._generators: list[Any] = []
         self._handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -332,15 +332,15 @@ class SimulatedLoop(SealedLoop):
                     raise self._failure
 
     def _advance(self) -> SimulatedHandle | None:
-        """Let time jump to the next timer that somebody is there to hear, and make ready all that is due then.
+        """Advance time to the next timer of a living process, and make ready all that is due then.
 
-        Nearly always that is one, for somebody who can run it: it is given, to be run without standing in line.
+        Nearly always that is one, of a process that can run it: it is returned, to be run at once.
         """
         timers = self._timers
         while timers and (timers[0][3]._cancelled or not timers[0][3].process.is_alive):
             heappop(timers)
         if not timers:
-            raise Deadlock("nothing is left to happen; waiting: " + (", ".join(self._waiting()) or "nobody"))
+            raise Deadlock("nothing is left to happen; waiting: " + (", ".join(self._waiting()) or "no task"))
         now, _, _, first = timers[0]
         if now > self._end:
             raise EndOfTime(f"after {self._end} s; waiting: " + ", ".join(self._waiting()))
@@ -393,17 +393,17 @@ class SimulatedLoop(SealedLoop):
             process.is_alive, process.is_paused = True, False
             if process.ready:
                 self._runnable.append(process)
-        for _ in range(_FAREWELLS):
-            if not self._say_farewell():
+        for _ in range(_END_ROUNDS):
+            if not self._end_tasks():
                 break
         else:
-            self._end_the_deaf()
+            self._end_remaining()
         for process in self.processes:
             process.tasks.clear()
         self._generators.clear()
         self._is_closed = True
 
-    def _say_farewell(self) -> bool:
+    def _end_tasks(self) -> bool:
         """Cancel what is left and run what is ready; say whether anything was left."""
         left = [task for process in self.processes for task in process.tasks if not task.done()]
         for task in left:
@@ -422,8 +422,8 @@ class SimulatedLoop(SealedLoop):
             events._set_running_loop(None)
         return bool(left)
 
-    def _end_the_deaf(self) -> None:
-        """Close what takes no cancellation, as Python would when it is collected; what it says to that is not heard."""
+    def _end_remaining(self) -> None:
+        """Close what takes no cancellation, as Python would when it is collected; its errors are ignored."""
         events._set_running_loop(self)
         try:
             for task in [task for process in self.processes for task in process.tasks if not task.done()]:
@@ -453,18 +453,18 @@ class SimulatedLoop(SealedLoop):
     def set_exception_handler(
         self, handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
     ) -> None:
-        """Let somebody else deal with exceptions that nobody caught."""
+        """Set a handler for exceptions that were not caught."""
         self._handler = handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """End the run: an exception that nobody caught is a bug in what is simulated."""
+        """End the run: an exception that was not caught is a bug in what is simulated."""
         exception = context.get("exception")
         failure = SimulationError(str(context.get("message", "unhandled")))
         failure.__cause__ = exception if isinstance(exception, BaseException) else None
         self._failure = self._failure or failure
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an exception that nobody caught."""
+        """Report an exception that was not caught."""
         if self._handler is None:
             self.default_exception_handler(context)
         else:
@@ -477,11 +477,11 @@ class SimulatedLoop(SealedLoop):
     def set_task_factory(self, factory: object) -> None:
         """Refused: our tasks are what makes a run repeatable."""
         if factory is not None:
-            raise RealWorldRefused("set_task_factory: the simulated loop makes its own tasks")
+            raise RealIoRefused("set_task_factory: the simulated loop makes its own tasks")
 
 
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take no notice: what is said after the end of the world concerns nobody."""
+    """Ignore errors after the end of the run."""
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0, end: float = 3600.0) -> T:

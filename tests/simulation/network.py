@@ -1,4 +1,4 @@
-"""Calls across a network that cannot be trusted, to a service that can.
+"""Calls over a network that loses, delays and repeats messages, to a service that is reliable.
 
 A call is a request and a reply. Each may be delayed, lost or cut off; a request may also arrive twice. So a call ends
 in one of three ways, and the caller must be content with what it knows:
@@ -9,9 +9,9 @@ in one of three ways, and the caller must be content with what it knows:
 
 The second and the third look alike to the caller (`StoreUnavailable`); only the history tells them apart.
 
-What the service does is atomic: it happens at one moment of virtual time, whole. Its process may be paused, then
-requests wait at its door and are served when their callers have long given up; or it may die after it has committed and
-before it could say so. Cut links are directed: a partition may let requests through and no replies.
+What the service does is atomic: it happens at one moment of virtual time, whole. Its process may be paused: then
+requests wait and are served when their callers have given up. Or it may crash after it has committed and before it has
+replied. Cut links are directed: a partition may let requests through and no replies.
 
 Everything random is drawn from the network's own rng, in the order in which calls are made.
 """
@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from rota.core.errors import RotaError, StoreUnavailable
 from rota.ports.store import Store
-from simulation import plain
+from simulation import describe
 from simulation.history import History
 from simulation.hosts import Host
 from simulation.loop import Process, SimulatedLoop
@@ -38,8 +38,8 @@ _LONGEST_BLIND_SECONDS: Final = 7.0
 
 
 @dataclass(slots=True)
-class Weather:
-    """How bad the network is at the moment; all chances are per message. Calm by default."""
+class NetworkConditions:
+    """The probabilities of message faults at the moment, per message; none by default."""
 
     fastest: float = 0.0005
     spread: float = 0.01
@@ -73,12 +73,12 @@ class Service:
     def __init__(self, host: Host, target: object) -> None:
         self.host = host
         self.target = target
-        #: Refuse every call, as a server does that is not there.
+        #: Refuse every call, as a server that is down.
         self.is_refusing = False
-        #: The chance that the service dies between doing what was asked and saying so.
-        self.forgetfulness = 0.0
+        #: The probability that the service crashes between commit and reply.
+        self.crash_chance = 0.0
 
-    def perform(self, call: Call) -> Any:  # noqa: ANN401 - as the verb does
+    def execute(self, call: Call) -> Any:  # noqa: ANN401 - as the verb does
         """Do what was asked, at once."""
         working: Coroutine[Any, Any, Any] = getattr(self.target, call.verb)(*call.arguments, **call.options)
         try:
@@ -95,7 +95,7 @@ class Network:
     def __init__(
         self, loop: SimulatedLoop, service: Service, history: History, rng: Random, patience_seconds: float
     ) -> None:
-        self.weather = Weather()
+        self.conditions = NetworkConditions()
         self._patience = patience_seconds
         self._loop = loop
         self._service = service
@@ -104,11 +104,11 @@ class Network:
         self._number = 0
         self._cut: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, deque[Call]] = {}
-        #: When the last answer that told each process the store's time was asked for.
+        #: When the last answer that gave each process the store's time was asked for.
         self._looked_at: dict[str, float] = {}
-        #: Told of each crash of the service between commit and reply.
+        #: Called for each crash of the service between commit and reply.
         self.on_service_crash: Callable[[], None] | None = None
-        #: Told of each worker that was given jobs, before it can know.
+        #: Called for each worker that a claim gave jobs, before the answer arrives.
         self.on_given: Callable[[str], None] | None = None
 
     # Links
@@ -135,15 +135,15 @@ class Network:
         """Ask the service for something; `StoreUnavailable` when no answer came."""
         loop = self._loop
         self._number += 1
-        ask = plain.asked(verb, arguments, options)
+        ask = describe.asked(verb, arguments, options)
         future = loop.create_future()
         deadline = loop.time() + self._patience
         call = Call(self._number, host, verb, arguments, options, ask, future, loop.current(), deadline)
-        if plain.is_api_given(verb):
+        if describe.records_both_ends(verb):
             self._history.note("invoke", call=call.number, host=host.name, boot=host.boot, verb=verb, ask=ask)
         self._watch(call)
         self._send(call)
-        if self.is_likely(self.weather.duplication):
+        if self.is_likely(self.conditions.duplication):
             self._send(call)
         try:
             return await future
@@ -152,7 +152,7 @@ class Network:
             raise
 
     def _send(self, call: Call) -> None:
-        if self.is_likely(self.weather.request_loss):
+        if self.is_likely(self.conditions.request_loss):
             return
         loop = self._loop
         loop.call_at(loop.time() + self.delay(), self._arrive, call, context=self._service.host.process.context)
@@ -167,25 +167,25 @@ class Network:
             return
         call.copies += 1
         try:
-            answer = service.perform(call)
+            answer = service.execute(call)
         except RotaError as error:
             self._reply(call, error, is_failure=True)
             return
-        if plain.is_worth_telling(call.verb, answer):
-            told = {"call": call.number, "copy": call.copies, "host": call.host.name, "verb": call.verb}
-            got = plain.answered(call.verb, answer)
-            self._history.note("apply", **told, clock=service.host.clock.micros(), ask=call.ask, got=got)
+        if describe.is_recorded(call.verb, answer):
+            fields = {"call": call.number, "copy": call.copies, "host": call.host.name, "verb": call.verb}
+            got = describe.answered(call.verb, answer)
+            self._history.note("apply", **fields, clock=service.host.clock.micros(), ask=call.ask, got=got)
         if answer and call.verb == "claim" and self.on_given is not None:
             self.on_given(call.ask["worker"])
         if call.copies > 1:
             return  # The caller has one connection, and hears on it what the first copy came to.
-        if self.is_likely(service.forgetfulness) and self.on_service_crash is not None:
+        if self.is_likely(service.crash_chance) and self.on_service_crash is not None:
             self.on_service_crash()
             return
         self._reply(call, answer)
 
     def _reply(self, call: Call, answer: object, *, is_failure: bool = False) -> None:
-        if self.is_likely(self.weather.reply_loss) or self.is_cut(self._service.host.name, call.host.name):
+        if self.is_likely(self.conditions.reply_loss) or self.is_cut(self._service.host.name, call.host.name):
             return
         loop = self._loop
         loop.call_at(loop.time() + self.delay(), self._hear, call, answer, is_failure, context=call.process.context)
@@ -194,20 +194,20 @@ class Network:
         """Take the answer, in the process of the caller."""
         if call.future.done():
             return
-        told = {"call": call.number, "host": call.host.name, "verb": call.verb}
+        fields = {"call": call.number, "host": call.host.name, "verb": call.verb}
         if isinstance(answer, RotaError):
             kind = "fail" if is_failure else "unknown"
-            self._history.note(kind, **told, why=str(answer))
+            self._history.note(kind, **fields, why=str(answer))
             call.future.set_exception(answer)
             return
-        if plain.is_api_given(call.verb):
-            self._history.note("ok", **told, got=plain.answered(call.verb, answer))
+        if describe.records_both_ends(call.verb):
+            self._history.note("ok", **fields, got=describe.answered(call.verb, answer))
         if call.verb in _LOOKS:
             self._note_look(call)
         call.future.set_result(answer)
 
     def _note_look(self, call: Call) -> None:
-        """Tell when a process has not seen the store's clock for long: steps of the clock may have escaped it."""
+        """Record that a process has not read the store's clock for long: it may not have seen a step of it."""
         asked_at = call.gives_up_at - self._patience
         before = self._looked_at.get(call.process.name, asked_at)
         self._looked_at[call.process.name] = max(asked_at, before)
@@ -215,9 +215,9 @@ class Network:
             self._history.note("blind", host=call.host.name, since=round(before * 1e6))
 
     def _watch(self, call: Call) -> None:
-        """See to it that the caller does not wait for ever.
+        """Bound the time for which a caller waits.
 
-        Everybody is equally patient, so the calls of a process run out in the order in which they were made, and one
+        All calls have the same timeout, so the calls of a process run out in the order in which they were made, and one
         timer for the first of them is enough.
         """
         waiting = self._waiting.setdefault(call.process.name, deque())
@@ -226,7 +226,7 @@ class Network:
             self._loop.call_at(call.gives_up_at, self._give_up, waiting, context=call.process.context)
 
     def _give_up(self, waiting: deque[Call]) -> None:
-        """Tell those who have waited long enough that no answer will come, in their own process."""
+        """End calls whose timeout has passed, in the process of their callers."""
         while waiting and (waiting[0].future.done() or waiting[0].gives_up_at <= self._loop.time()):
             call = waiting.popleft()
             if not call.future.done():
@@ -236,23 +236,23 @@ class Network:
             first = waiting[0]
             self._loop.call_at(first.gives_up_at, self._give_up, waiting, context=first.process.context)
 
-    # Chance
+    # Probabilities
 
     def is_likely(self, chance: float) -> bool:
-        """Throw for something."""
+        """Draw whether something with this probability happens."""
         return chance > 0 and self._rng.random() < chance
 
     def delay(self) -> float:
         """Draw how long a message takes."""
-        weather = self.weather
-        if self.is_likely(weather.straggling):
-            return self._rng.random() * weather.slowest
-        # Most messages are quick and a few take long: squares lean to the left.
-        return weather.fastest + weather.spread * self._rng.random() ** 2
+        conditions = self.conditions
+        if self.is_likely(conditions.straggling):
+            return self._rng.random() * conditions.slowest
+        # Most messages are quick and a few take long, hence the square.
+        return conditions.fastest + conditions.spread * self._rng.random() ** 2
 
 
 class RemoteStore:
-    """The store as a host sees it: every verb is a call. Whoever takes a `Store` can be given one of these."""
+    """The store as a host sees it: every verb is a call. It can be used in place of a `Store`."""
 
     keeps_waiting_claims = False
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulation.clocks import GENESIS_MICROS, WallClock
 from simulation.loop import Deadlock, EndOfTime, Livelock, SimulatedLoop, run
-from simulation.sealed import RealWorldRefused, SimulationError
+from simulation.no_io_loop import RealIoRefused, SimulationError
 
 
 def now() -> float:
@@ -206,11 +206,11 @@ def test_an_exception_that_nobody_catches_ends_the_run() -> None:
         run(main())
 
 
-@pytest.mark.parametrize("reach", ["thread", "socket", "signal", "subprocess"])
-def test_the_real_world_is_refused(reach: str) -> None:
+@pytest.mark.parametrize("failpoint", ["thread", "socket", "signal", "subprocess"])
+def test_threads_sockets_and_signals_are_refused(failpoint: str) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        match reach:
+        match failpoint:
             case "thread":
                 await asyncio.to_thread(print)
             case "socket":
@@ -220,7 +220,7 @@ def test_the_real_world_is_refused(reach: str) -> None:
             case _:
                 await asyncio.create_subprocess_exec("true")
 
-    with pytest.raises(RealWorldRefused):
+    with pytest.raises(RealIoRefused):
         run(main())
 
 

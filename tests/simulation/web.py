@@ -1,8 +1,8 @@
 """HTTP without sockets: requests travel over the simulated network to the hosts that serve the API.
 
-A request ends as it does in the world: answered; refused, because nobody listens there; or without an answer, because
-it, or its answer, or the host got lost. It is served by a task in the server's process, so a server that dies takes it
-along wherever it is. Who stops waiting hangs up, and the server hears of it a little later, if it hears anything.
+A request is answered; or refused, because no process listens; or it has no answer, because the request or the answer
+was lost, or the host crashed. It is served by a task in the server's process, so it ends with that process. A client
+that stops waiting disconnects, and the server notices a little later, if the message is not lost.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Reach = Callable[[str], Awaitable[None]]
 _HANG_UP: Final[Message] = {"type": "http.disconnect"}
 
 
-class Door:
+class Listener:
     """Where a host serves: its process, what it serves, and the failpoints on the way."""
 
-    def __init__(self, host: Host, app: App, reach: Reach) -> None:
+    def __init__(self, host: Host, app: App, failpoint: Reach) -> None:
         self.host = host
         self.process = host.process
         self.app = app
-        self.reach = reach
+        self.failpoint = failpoint
 
 
 class Exchange:
@@ -83,11 +83,11 @@ class Web:
         self.urls = [f"http://{name}" for name in names]
         self._loop = loop
         self._network = network
-        self._doors: dict[str, Door] = {}
+        self._doors: dict[str, Listener] = {}
 
-    def open(self, host: Host, app: App, reach: Reach) -> None:
+    def open(self, host: Host, app: App, failpoint: Reach) -> None:
         """Serve an application from a host, until its process ends."""
-        self._doors[host.name] = Door(host, app, reach)
+        self._doors[host.name] = Listener(host, app, failpoint)
 
     async def fetch(self, caller: Host, request: httpx.Request) -> httpx.Response:
         """Send a request and wait for its answer, as long as it says."""
@@ -106,10 +106,10 @@ class Web:
             self._hang_up(exchange, door)
             raise
 
-    def _send(self, exchange: Exchange, door: Door | None) -> None:
+    def _send(self, exchange: Exchange, door: Listener | None) -> None:
         network = self._network
         name = exchange.request.url.host
-        if network.is_likely(network.weather.request_loss) or network.is_cut(exchange.caller.name, name):
+        if network.is_likely(network.conditions.request_loss) or network.is_cut(exchange.caller.name, name):
             return
         when = self._loop.time() + network.delay()
         if door is None or not door.process.is_alive:
@@ -118,21 +118,21 @@ class Web:
             return
         self._loop.call_at(when, self._arrive, exchange, door, context=door.process.context)
 
-    def _arrive(self, exchange: Exchange, door: Door) -> None:
+    def _arrive(self, exchange: Exchange, door: Listener) -> None:
         """Begin to serve, in the process of the server."""
         self._loop.create_task(self._serve(exchange, door), name=f"{exchange.request.method} {exchange.request.url}")
 
-    async def _serve(self, exchange: Exchange, door: Door) -> None:
-        await door.reach("api.asked")
+    async def _serve(self, exchange: Exchange, door: Listener) -> None:
+        await door.failpoint("api.asked")
         await door.app(exchange.scope, exchange.inbox.get, exchange.send)
-        await door.reach("api.answering")
+        await door.failpoint("api.answering")
         network = self._network
-        if network.is_likely(network.weather.reply_loss) or network.is_cut(door.host.name, exchange.caller.name):
+        if network.is_likely(network.conditions.reply_loss) or network.is_cut(door.host.name, exchange.caller.name):
             return
         when = self._loop.time() + network.delay()
         self._loop.call_at(when, _hear, exchange, context=exchange.process.context)
 
-    def _hang_up(self, exchange: Exchange, door: Door | None) -> None:
+    def _hang_up(self, exchange: Exchange, door: Listener | None) -> None:
         network = self._network
         if door is not None and not network.is_cut(exchange.caller.name, door.host.name) and not self._loop.is_over:
             when = self._loop.time() + network.delay()
@@ -156,7 +156,7 @@ async def _parts(request: httpx.Request) -> AsyncIterator[bytes]:
         yield part
 
 
-class Wire(httpx.AsyncBaseTransport):
+class SimulatedTransport(httpx.AsyncBaseTransport):
     """What an HTTP client on a host sends its requests through."""
 
     def __init__(self, web: Web, host: Host) -> None:

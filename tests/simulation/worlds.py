@@ -1,7 +1,7 @@
-"""Worlds drawn from seeds: who is there, what they want of each other, and what will be done to them.
+"""Worlds drawn from seeds: their processes, submissions, operations, limits, workflows and faults.
 
-Everything that can be decided before a run is decided here, and depends on the seed alone. Worlds are small on purpose:
-a few dozen jobs in a few minutes hold every race that a million jobs do, and a thousand small worlds find more than one
+Everything that can be decided before a run is decided here, and depends on the seed alone. Worlds are small: a few
+dozen jobs in a few minutes can have every race that a million jobs can, and a thousand small worlds find more than a
 large one.
 """
 
@@ -13,22 +13,34 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from rota.core.graph import WorkflowPolicy
 from rota.core.ids import ScheduleId
 from rota.core.limit import STRICT, Limit
 from rota.core.retry import Backoff
 from rota.core.schedule import CatchUp, Overlap, Schedule
-from rota.core.submission import Delivery, Need, Template
+from rota.core.step import StepKind
+from rota.core.submission import TAKES, Delivery, Need, Takes, Template
+from rota.core.waiting import DEFAULT_KEEP
 from rota.ports.store import Retention
 from simulation import faults
 from simulation.clocks import GENESIS
-from simulation.faults import ALL_FAULTS, ExplainContext, Fault, FaultClass
-from simulation.models.behaviour import TYPES, Ending, Step, payload_of
-from simulation.models.client import Act, Submission, Wish
-from simulation.models.scheduler import SchedulerHabits
-from simulation.models.worker import WorkerHabits
+from simulation.faults import ALL_FAULTS, Fault, FaultClass, Topology
+from simulation.models.client import Action, ActionKind, Graph, Submission
+from simulation.models.scheduler import SchedulerConfig
+from simulation.models.scripts import (
+    SIGNAL,
+    TYPES,
+    Ending,
+    PlannedWait,
+    Step,
+    payload_of,
+    payload_with_waits,
+    script_of,
+)
+from simulation.models.worker import WorkerConfig
 
 QUEUES: Final = ("default", "bulk")
-#: Rules whose fire times a checker can reckon by itself: every so many seconds since 1970.
+#: Rules whose fire times the checker can compute by itself: multiples of some seconds since 1970.
 RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s", "@every 13s", "* * * * *")
 #: From this seed on there are limits: many jobs have a key, and queues, types and keys run few at once.
 FIRST_WITH_LIMITS: Final = 10_000_000
@@ -36,38 +48,48 @@ KEYS: Final = ("a", "b", f"{TYPES[0]}:1", f"{TYPES[0]}:2")
 #: Jobs of this key start in the order of submission. Those that wait for others have no such key: a host whose clock is
 #: behind may give a job an id below those of the jobs that it waits for.
 STRICT_KEY: Final = "in-order"
-#: The part of the busy time in which new jobs come in.
+#: From this seed on there are workflows, and jobs that wait durably: for a time, an event, or a child.
+FIRST_WITH_WORKFLOWS: Final = 20_000_000
+#: Events that several jobs may wait for, some of them without a timeout. They are emitted at the latest when the
+#: faults have ended.
+EVENTS: Final = ("event-0", "event-1", "event-2")
+#: The part of the time before the faults end in which jobs are submitted.
 COMING: Final = 0.75
+
+
+Share = tuple[tuple[Submission, ...], tuple[Action, ...], tuple[Graph, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A world before anything has happened in it."""
+    """A world before its run."""
 
     seed: int
-    #: When the quiet time begins at the latest. It lasts a fifth of the whole, or longer.
+    #: When the faults end at the latest, in seconds.
     quiet_at: float
     lease: timedelta
-    #: Within which workers mean to be gone once they are asked to end; a grace is longer.
+    #: The drain timeout of workers; the grace of a SIGTERM is longer.
     drain: timedelta
-    #: How long everyone waits for an answer of the store; sometimes longer than a lease lasts.
+    #: The timeout of calls of the store; sometimes longer than a lease.
     patience_seconds: float
-    workers: tuple[WorkerHabits, ...]
-    schedulers: tuple[SchedulerHabits, ...]
-    #: What falls to each client: its submissions and its acts.
-    clients: tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]
+    workers: tuple[WorkerConfig, ...]
+    schedulers: tuple[SchedulerConfig, ...]
+    #: For each client its submissions, its operations and its workflows.
+    clients: tuple[Share, ...]
     #: How many hosts serve the API.
     apis: int
     schedules: tuple[Schedule, ...]
     faults: tuple[Fault, ...]
     can_poison: bool
     limits: tuple[Limit, ...] = ()
+    #: Events that are emitted at the latest when the faults have ended.
+    events: tuple[str, ...] = ()
 
     @property
-    def surroundings(self) -> ExplainContext:
-        """What the nemesis may know."""
+    def topology(self) -> Topology:
+        """The names of the hosts and the times that faults are drawn from."""
         hosts = len(self.workers), len(self.schedulers), len(self.clients), self.apis
-        return _surroundings(hosts, self.quiet_at, self.lease, self.drain)
+        return _topology(hosts, self.quiet_at, self.lease, self.drain)
 
 
 def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: bool = False) -> World:
@@ -80,17 +102,26 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
     if seed >= FIRST_WITH_LIMITS:
         limits = _limits(Random(f"{seed}:limits"))
         submissions = _with_keys(Random(f"{seed}:keys"), submissions)
+    graphs: tuple[Graph, ...] = ()
+    has_waits = seed >= FIRST_WITH_WORKFLOWS
+    if has_waits:
+        submissions = _with_waits(Random(f"{seed}:waits"), submissions[: 4 + seed % 5], lease)
+        graphs = _graphs(Random(f"{seed}:graphs"), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
-    acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
+    acts = _actions(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
+    if has_waits:
+        acts += _acts_on_graphs(Random(f"{seed}:acts on graphs"), graphs)
+        acts += _emissions(Random(f"{seed}:emissions"), submissions, quiet_at * COMING)
     drain = timedelta(seconds=Random(f"{seed}:drain").choice((2.5, 2 * lease.total_seconds() + 4)))
     workers = tuple(_worker(rng, number, lease, drain) for number in range(rng.choice((1, 2, 2, 3, 3, 4, 5))))
-    schedulers = _schedulers(rng, submissions, has_schedules=bool(schedules))
-    clients = _shares(rng, rng.choice((1, 2, 2, 3)), submissions, acts)
-    # In one world of eight nothing goes wrong, only processes come and go: there, not one lease may be lost.
+    templates = [one.template for one in submissions] + [template for one in graphs for template, _ in one.nodes]
+    schedulers = _schedulers(rng, templates, has_schedules=bool(schedules), has_waits=has_waits)
+    clients = _shares(rng, rng.choice((1, 2, 2, 3)), submissions, acts, graphs)
+    # One world of eight has no faults, only restarts: there no lease may be lost.
     is_calm = rng.random() < 1 / 8
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
     apis = Random(f"{seed}:apis").choice((1, 2, 2, 3)) if has_apis else 0
-    around = _surroundings((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
+    topology = _topology((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
     return World(
         seed=seed,
         quiet_at=quiet_at,
@@ -102,9 +133,10 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
         clients=clients,
         apis=apis,
         schedules=schedules,
-        faults=tuple(faults.draw(seed, around, allowed)),
+        faults=tuple(faults.draw(seed, topology, allowed)),
         can_poison=FaultClass.POISON in allowed,
         limits=limits,
+        events=EVENTS if has_waits else (),
     )
 
 
@@ -135,11 +167,9 @@ def _key(rng: Random, submission: Submission) -> str:
     return rng.choice(KEYS if submission.after else (*KEYS, STRICT_KEY))
 
 
-def _surroundings(
-    hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta
-) -> ExplainContext:
+def _topology(hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta) -> Topology:
     workers, schedulers, clients, apis = hosts
-    return ExplainContext(
+    return Topology(
         workers=[f"worker-{number}" for number in range(workers)],
         schedulers=[f"scheduler-{number}" for number in range(schedulers)],
         clients=[f"client-{number}" for number in range(clients)],
@@ -150,24 +180,26 @@ def _surroundings(
     )
 
 
-# Those who serve
+# Workers, schedulers, clients
 
 
-def _worker(rng: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerHabits:
-    # The first one takes everything, so that nothing has to wait for ever; the others choose.
+def _worker(rng: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerConfig:
+    # The first one takes every queue and type, so that no job waits for ever.
     is_picky = number > 0 and rng.random() < 0.4
-    return WorkerHabits(
+    return WorkerConfig(
         slots=rng.randint(2, 4) if number == 0 else rng.randint(1, 4),
         queues=(rng.choice(QUEUES),) if is_picky else QUEUES,
         types=tuple(rng.sample(TYPES, 2)) if is_picky and rng.random() < 0.5 else None,
         lease=lease,
         drain=drain,
         poll_seconds=rng.uniform(1.0, 3.0),
-        is_stubborn=rng.random() < 0.5,
+        settles_late=rng.random() < 0.5,
     )
 
 
-def _schedulers(rng: Random, submissions: Sequence[Submission], *, has_schedules: bool) -> tuple[SchedulerHabits, ...]:
+def _schedulers(
+    rng: Random, templates: Sequence[Template], *, has_schedules: bool, has_waits: bool
+) -> tuple[SchedulerConfig, ...]:
     short, long = timedelta(seconds=5), timedelta(seconds=25)
     retention = Retention(
         completed=rng.choice((None, short, long)),
@@ -176,12 +208,13 @@ def _schedulers(rng: Random, submissions: Sequence[Submission], *, has_schedules
         history=None,
     )
     return tuple(
-        SchedulerHabits(
+        SchedulerConfig(
             tick_seconds=rng.uniform(3.5, 7.0),
             retention=retention,
             has_schedules=has_schedules,
-            has_expiries=any(_can_expire(submission.template) for submission in submissions),
+            has_expiries=any(_can_expire(template) for template in templates),
             prunes_every=rng.randint(2, 7),
+            has_waits=has_waits,
         )
         for _ in range(rng.choice((1, 2, 2, 3)))
     )
@@ -194,21 +227,22 @@ def _can_expire(template: Template | None) -> bool:
 
 
 def _shares(
-    rng: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Act]
-) -> tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]:
-    """Deal submissions and acts out to clients; that one cancels what another one submitted is just as well."""
+    rng: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Action], graphs: Sequence[Graph]
+) -> tuple[Share, ...]:
+    """Deal submissions, acts and workflows out to clients; one may cancel what another one submitted."""
     owners = [rng.randrange(count) for _ in submissions]
     actors = [rng.randrange(count) for _ in acts]
     return tuple(
         (
             tuple(one for one, owner in zip(submissions, owners, strict=True) if owner == number),
             tuple(one for one, actor in zip(acts, actors, strict=True) if actor == number),
+            tuple(one for one in graphs if one.number % count == number),
         )
         for number in range(count)
     )
 
 
-# What is wanted
+# Submissions, operations, schedules
 
 
 def _submissions(rng: Random, count: int, until: float, lease: timedelta) -> list[Submission]:
@@ -270,16 +304,144 @@ def _step(rng: Random, ending: Ending, lease: float) -> Step:
     return Step(ending, round(seconds, 3), is_deaf=rng.random() < 0.2)
 
 
-def _acts(rng: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Act]:
+def _actions(rng: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Action]:
     acts = [
-        Act(one.at + rng.choice((0.02, 0.3, 3, 10)) * rng.random(), Wish.CANCEL, one.number)
+        Action(one.at + rng.choice((0.02, 0.3, 3, 10)) * rng.random(), ActionKind.CANCEL, one.number)
         for one in submissions
         if rng.random() < 0.2
     ]
-    acts += [Act(rng.uniform(0.2, 1) * until, Wish.RETRY) for _ in range(rng.randint(0, 4))]
-    acts += [Act(rng.random() * until, Wish.RUN_NOW) for _ in range(rng.randint(0, 2))]
+    acts += [Action(rng.uniform(0.2, 1) * until, ActionKind.RETRY) for _ in range(rng.randint(0, 4))]
+    acts += [Action(rng.random() * until, ActionKind.RUN_NOW) for _ in range(rng.randint(0, 2))]
     if has_schedules:
-        acts += [Act(rng.random() * until, Wish.EDIT) for _ in range(rng.randint(0, 2))]
+        acts += [Action(rng.random() * until, ActionKind.EDIT) for _ in range(rng.randint(0, 2))]
+    return acts
+
+
+# Workflows and durable waits
+
+
+def _with_waits(rng: Random, submissions: Sequence[Submission], lease: timedelta) -> list[Submission]:
+    return [
+        replace(one, template=_waiting(rng, one.template, lease)) if rng.random() < 0.6 else one for one in submissions
+    ]
+
+
+def _waiting(rng: Random, template: Template, lease: timedelta) -> Template:
+    """Let a job wait durably, and name its attempt in its result."""
+    # A job that may start only once cannot be run again after a wait.
+    can_wait = template.delivery is Delivery.AT_LEAST_ONCE and rng.random() < 0.8
+    count = rng.choice((1, 1, 2, 3)) if can_wait else 0
+    waits = [_wait(rng, number, lease) for number in range(count)]
+    steps = script_of(template.payload).steps
+    return replace(
+        template,
+        payload=payload_with_waits(steps, waits),
+        on_success=_taking(rng, template.on_success, Takes.RESULT),
+        on_failure=_taking(rng, template.on_failure, Takes.FAILURE),
+    )
+
+
+def _taking(rng: Random, template: Template | None, takes: Takes) -> Template | None:
+    if template is None or rng.random() < 0.4:
+        return template
+    return replace(template, meta={**template.meta, TAKES: takes})
+
+
+def _wait(rng: Random, number: int, lease: timedelta) -> PlannedWait:
+    key = f"wait-{number}"
+    match rng.choice((StepKind.SLEEP, StepKind.EVENT, StepKind.EVENT, StepKind.CALL)):
+        case StepKind.SLEEP:
+            return PlannedWait(key, StepKind.SLEEP, round(rng.choice((0.2, 3, 15)) * rng.random(), 3))
+        case StepKind.EVENT:
+            event = rng.choice((*EVENTS, SIGNAL))
+            # A signal may not come.
+            timeout = None if event != SIGNAL and rng.random() < 0.4 else round(rng.uniform(0.5, 20), 3)
+            return PlannedWait(key, StepKind.EVENT, timeout, event)
+        case _:
+            return PlannedWait(key, StepKind.CALL, child=_child(rng, lease))
+
+
+def _child(rng: Random, lease: timedelta) -> Template:
+    template = replace(_started_once(_template(rng, lease, depth=0)), expires=None)
+    waits = [PlannedWait("nap", StepKind.SLEEP, round(4 * rng.random(), 3))] if rng.random() < 0.3 else []
+    if template.delivery is Delivery.AT_MOST_ONCE:
+        waits = []
+    return replace(template, payload=payload_with_waits(script_of(template.payload).steps, waits))
+
+
+def _started_once(template: Template) -> Template:
+    """Give a job that may start only once one attempt: the API refuses more."""
+    return replace(template, max_attempts=1) if template.delivery is Delivery.AT_MOST_ONCE else template
+
+
+def _graphs(rng: Random, until: float, lease: timedelta) -> tuple[Graph, ...]:
+    return tuple(_graph(rng, number, until, lease) for number in range(rng.choice((1, 1, 2, 2, 3))))
+
+
+def _graph(rng: Random, number: int, until: float, lease: timedelta) -> Graph:
+    """Draw a small graph: a chain, a fan-out with its fan-in, or anything."""
+    size = rng.randint(2, 7)
+    shape = rng.choice(("chain", "fan", "any", "any"))
+    nodes: list[tuple[Template, tuple[tuple[int, Need], ...]]] = []
+    for place in range(size):
+        before = {"chain": [place - 1], "fan": [0] if place < size - 1 else list(range(1, place))}.get(shape)
+        if before is None:
+            before = rng.sample(range(place), min(rng.choice((0, 1, 1, 2, 3)), place))
+        parents = tuple((one, _need(rng)) for one in before if 0 <= one < place)
+        nodes.append((_node(rng, lease, parents), parents))
+    return Graph(number, rng.uniform(0, until * 0.7), rng.choice(tuple(WorkflowPolicy)), tuple(nodes))
+
+
+def _need(rng: Random) -> Need:
+    return rng.choices((Need.SUCCESS, Need.END, Need.FAILURE), weights=(7, 2, 1))[0]
+
+
+def _node(rng: Random, lease: timedelta, parents: Sequence[tuple[int, Need]]) -> Template:
+    template = _started_once(_template(rng, lease, depth=1))
+    steps = script_of(template.payload).steps
+    template = replace(template, payload=payload_with_waits(steps, ()))
+    if rng.random() < 0.25:
+        template = _waiting(rng, template, lease)
+    if rng.random() < 0.3:
+        template = replace(template, concurrency_key=rng.choice(KEYS))
+    if not parents or rng.random() < 0.25:
+        return template
+    takes = Takes.RESULT if len(parents) == 1 else Takes.RESULTS
+    if any(need is not Need.SUCCESS for _, need in parents) and rng.random() < 0.5:
+        takes = Takes.FAILURE
+    return replace(template, meta={**template.meta, TAKES: takes})
+
+
+def _acts_on_graphs(rng: Random, graphs: Sequence[Graph]) -> list[Action]:
+    acts = []
+    for graph in graphs:
+        for kind, likelihood in (
+            (ActionKind.CANCEL_WORKFLOW, 0.25),
+            (ActionKind.RETRY_WORKFLOW, 0.3),
+            (ActionKind.RETRY_NODE, 0.25),
+            (ActionKind.SKIP_NODE, 0.35),
+        ):
+            for _ in range(2):
+                if rng.random() < likelihood:
+                    node = f"node-{rng.randrange(len(graph.nodes))}"
+                    acts.append(
+                        Action(graph.at + rng.choice((0.1, 2, 10, 25)) * rng.random(), kind, graph.number, node)
+                    )
+    return acts
+
+
+def _emissions(rng: Random, submissions: Sequence[Submission], until: float) -> list[Action]:
+    """Draw emissions: before, during and after waits."""
+    acts = []
+    for name in EVENTS:
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            keep = DEFAULT_KEEP if rng.random() < 0.7 else timedelta(seconds=rng.uniform(2, 6))
+            at = rng.uniform(0, until) if rng.random() < 0.5 else rng.choice(submissions).at + 2 * rng.random() ** 2
+            acts.append(Action(at, ActionKind.EMIT, detail=name, keep=keep))
+    for one in submissions:
+        waits = script_of(one.template.payload).waits
+        if any(wait.event == SIGNAL for wait in waits) and rng.random() < 0.7:
+            acts.append(Action(one.at + rng.choice((1, 8)) * rng.random(), ActionKind.SIGNAL, one.number, SIGNAL))
     return acts
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
-from rota.core.submission import TAKES, Need, Takes
+from rota.core.submission import TAKES, Need, NewJob, Takes
 
 
 class DependencyStatus(StrEnum):
@@ -52,3 +52,8 @@ CANCELLING: Final[Mapping[DependencyStatus, Reason]] = MappingProxyType(
 def takes_of(job: Job) -> Takes:
     """Return what a job takes from the jobs before it."""
     return Takes(job.meta.get(TAKES, Takes.NOTHING)) if job.meta else Takes.NOTHING
+
+
+def reads_parent(job: NewJob) -> bool:
+    """Whether a new job reads the result or the failure of the job that it follows; that is kept until it has ended."""
+    return job.parent_id is not None and job.meta.get(TAKES, Takes.NOTHING) != Takes.NOTHING

@@ -155,29 +155,36 @@ class _Reading:
     async def _failure(self, job: Job) -> str:
         """Describe the job that failed: of several parents the first; null if none did.
 
-        A parent that failed only because another job did is not described, but that other one.
+        A parent that failed only because another job did is not described, but that other one. Refuses if a parent was
+        pruned and none of the others has failed: it may have been that one.
         """
-        failed = await self._failed_parent(job)
+        failed, missing = await self._failed_parent(job)
+        if failed is None and missing:
+            raise _pruned(job, missing, len(self._parents(job)))
         for _ in range(DEEPEST):
             if failed is None or failed.reason is not Reason.DEPENDENCY_FAILED:
                 break
-            cause = await self._failed_parent(failed)
+            cause, _ = await self._failed_parent(failed)
             if cause is None:
                 break
             failed = cause
         return "null" if failed is None else _described(failed)
 
-    async def _failed_parent(self, job: Job) -> Job | None:
+    async def _failed_parent(self, job: Job) -> tuple[Job | None, int]:
+        """Return the first parent that has failed, and how many of those before it were pruned."""
         if job.id not in self._edges:
             edges = await self._store.edges(children=[job.id])
             self._edges[job.id] = {edge.parent: edge.need for edge in edges}
         parents = list(self._parents(job))
+        missing = 0
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
             by_id = {one.id: one for one in await self._get(parents[start : start + _PARENTS_AT_ONCE])}
             for parent in parents[start : start + _PARENTS_AT_ONCE]:
-                if parent in by_id and _has_failed(by_id[parent]):
-                    return by_id[parent]
-        return None
+                if parent not in by_id:
+                    missing += 1
+                elif _has_failed(by_id[parent]):
+                    return by_id[parent], missing
+        return None, missing
 
 
 def _has_failed(job: Job) -> bool:

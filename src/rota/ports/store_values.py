@@ -95,7 +95,8 @@ class AllCreated(Sequence[Inserted]):
         return Inserted(self.ids[place], Receipt.CREATED, self.state, self.at)
 
 
-#: The position of a dependency of a job on a child that it called. Those that a job was submitted with begin at 0.
+#: The position of a dependency that a job was not submitted with: on a child that it called, or, of a follow-up, on the
+#: job before it. Those that a job was submitted with begin at 0.
 CALL_POSITION: Final = -1
 
 

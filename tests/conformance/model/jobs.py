@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from conformance.model.memory import KeptKey, Memory
-from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
+from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status, takes_of
 from rota.core.ids import JobId, compose, to_number
 from rota.core.job import Attempt, Job, first_state, turn
 from rota.core.job_edit import JobChange
@@ -18,7 +18,7 @@ from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.settlement import Reason, Settlement
 from rota.core.step import Step, StepKind
-from rota.core.submission import Delivery, Need, NewJob
+from rota.core.submission import Delivery, Need, NewJob, Takes
 from rota.core.time import to_micros
 from rota.core.trace import TRACEPARENT
 from rota.core.unique_keys import UNIQUE, UniqueKind
@@ -596,11 +596,16 @@ class Jobs(Memory):
         return [DeathCount(*place, count) for place, count in counts.items()]
 
     def _needed(self, now: datetime) -> set[JobId]:
-        """Return the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
+        """Return the jobs that must stay: an unfinished one waited for or reads them, or their key is still kept."""
         wanted = {
             parent for child, parents in self.parents.items() if self.jobs[child].state in WANTING for parent in parents
         }
-        return wanted | {kept.job_id for kept in self.keys.values() if kept.until > now}
+        read = {
+            job.parent_id
+            for job in self.jobs.values()
+            if job.parent_id is not None and takes_of(job) is not Takes.NOTHING and job.state in WANTING
+        }
+        return wanted | read | {kept.job_id for kept in self.keys.values() if kept.until > now}
 
     def prunable(self, retention: Retention, now: datetime) -> set[JobId]:
         """Return which jobs may be deleted: they ended long enough ago and no job needs them any more."""

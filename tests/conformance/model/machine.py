@@ -25,7 +25,7 @@ from conformance.stores.transitions import EVERYTHING
 from rota.core.cluster import Member, Role
 from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now, skip
 from rota.core.errors import IllegalTransition
-from rota.core.graph import NewNode, NodeParent, WorkflowId, WorkflowPolicy, planned
+from rota.core.graph import NewNode, Node, NodeParent, Rerun, WorkflowId, WorkflowPolicy, below, planned
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, WorkerId
@@ -93,6 +93,14 @@ def when(*states: State) -> Callable[[Rule], Rule]:
     return precondition(is_there)
 
 
+def _dependency(parent: NodeParent, current: Sequence[Node], new_ids: Mapping[int, JobId]) -> Dependency:
+    """Let a job that runs again depend on the new jobs of its parents, and on the jobs of those that do not."""
+    if parent.position is None:
+        assert parent.job_id is not None
+        return Dependency(parent.job_id, parent.need)
+    return Dependency(new_ids.get(parent.position, current[parent.position].job_id), parent.need)
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Drives one store and the model."""
 
@@ -108,6 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Reference(clock=self.clock)
         self.claims: list[Claim] = []
         self.graphs: list[WorkflowId] = []
+        self.reruns: list[Rerun] = []
         self.leases: list[Job] = []
         self.seen: dict[JobId, Job] = {}
         self.runner = asyncio.Runner()
@@ -248,6 +257,37 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("put_workflow", made)
         self.graphs.append(made.id)
         return multiple(*(job.id for job in made.jobs))
+
+    @precondition(lambda self: self.graphs)
+    @rule(target=jobs, number=strategies.numbers, start=strategies.numbers, is_skip=st.booleans())
+    def run_nodes_again(self, number: int, start: int, is_skip: bool) -> Given:  # noqa: FBT001 - as Hypothesis calls it
+        """Replace the jobs of a node and of all nodes after it, also of those that run; or of those after it only."""
+        workflow_id = chosen(self.graphs, number)
+        current = [one for one in self.run(self.model.nodes(workflow_id)) if one.is_current]
+        if not current:
+            return multiple()
+        position = chosen(current, start).position
+        places = sorted(below([position], [one.parents for one in current]) - ({position} if is_skip else set()))
+        ids = {place: self.ids() for place in places}
+        made = [
+            NewJob(
+                ids[place],
+                "mail",
+                queue="left",
+                after=tuple(_dependency(one, current, ids) for one in current[place].parents),
+            )
+            for place in places
+        ]
+        nodes = tuple(current[place] for place in places)
+        again = Rerun(workflow_id, nodes, made, tuple(one.job_id for one in nodes), (position,) if is_skip else ())
+        self.reruns.append(again)
+        return multiple(*ids.values()) if self.both("rerun", again, entry=ACT) else multiple()
+
+    @precondition(lambda self: self.reruns)
+    @rule(number=strategies.numbers)
+    def repeat_a_rerun(self, number: int) -> None:
+        """It is done only while its nodes are the current ones, and its ids are free."""
+        self.both("rerun", chosen(self.reruns, number), entry=ACT)
 
     @when(*WAITING)
     @rule(job=jobs)

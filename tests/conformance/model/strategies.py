@@ -18,7 +18,7 @@ from rota.core.outcome import Lost, Released, Snoozed, Stopped, Succeeded, Unkno
 from rota.core.retry import DEFAULT_BACKOFF, Backoff, Growth
 from rota.core.schedule import Blackout, CatchUp, Overlap
 from rota.core.step import StepKind
-from rota.core.submission import Delivery, Need, Template
+from rota.core.submission import TAKES, Delivery, Need, Takes, Template
 from rota.core.waiting import Wait
 from rota.ports.store import Retention
 
@@ -85,7 +85,7 @@ outcomes: Final = st.sampled_from(
 templates: Final = st.sampled_from(
     [
         None,
-        Template("mail", queue="left", tags=("made",)),
+        Template("mail", queue="left", tags=("made",), meta={TAKES: Takes.FAILURE}),
         Template("report", queue="right", delay=MINUTE, expires=MINUTE, on_success=Template("mail", queue="right")),
     ]
 )

@@ -66,9 +66,12 @@ class Workflows(Schedules):
         current = {one.job_id for one in self.nodes_by_job.values() if one.is_current}
         if not current.issuperset(again.replaces) or any(job.id in self.jobs for job in again.jobs):
             return False
-        for old, job, node in zip(again.replaces, again.jobs, again.nodes, strict=True):
-            self.nodes_by_job[old] = replace(self.nodes_by_job[old], replaced_by=job.id)
-            self.nodes_by_job[job.id] = replace(node, job_id=job.id, replaced_by=None, is_skipped=False)
+        for old, job in zip(again.replaces, again.jobs, strict=True):
+            node = self.nodes_by_job[old]
+            self.nodes_by_job[old] = replace(node, replaced_by=job.id)
+            self.nodes_by_job[job.id] = replace(
+                node, job_id=job.id, replaced_by=None, is_skipped=False, state=None, reason=None, is_pruned=False
+            )
         for one in list(self.nodes_by_job.values()):
             if one.workflow_id == again.workflow_id and one.is_current and one.position in again.skipped:
                 self.nodes_by_job[one.job_id] = replace(one, is_skipped=True)

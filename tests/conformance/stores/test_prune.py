@@ -19,17 +19,19 @@ from builders import (
     fresh_id,
     ids_of,
     key,
+    means,
     new_job,
     new_jobs,
     schedule,
 )
 from conformance.stores.transitions import begin, complete, end, end_as, kill, look, state
 from rota.core.cluster import Member, Role
-from rota.core.decision import retry
+from rota.core.decision import decide, retry
 from rota.core.lease import Renewal
 from rota.core.lifecycle import FINISHED, State
+from rota.core.outcome import Succeeded
 from rota.core.schedule import plan
-from rota.core.submission import Need, NewJob
+from rota.core.submission import TAKES, Need, NewJob, Takes, Template
 from rota.ports.store import JobQuery, Receipt, Retention, Store
 
 NEVER = Retention(None, None, None, None)
@@ -118,6 +120,31 @@ async def test_a_job_that_a_running_one_waited_for_is_kept(store: Store) -> None
     await complete(store, parent)
     await begin(store, child)
     assert await store.prune(AT_ONCE, 10, now=at(1)) == 0
+
+
+async def test_a_job_whose_follow_up_reads_its_result_is_kept_until_that_has_ended(store: Store) -> None:
+    """A follow-up with a delay longer than the retention failed, since the result that it takes was gone."""
+    parents = [new_job(on_success=Template("after", delay=DAY, meta={TAKES: Takes.RESULT})) for _ in range(2)]
+    await store.insert(parents, now=BASE)
+    held = await store.claim(claim(), now=BASE)
+    await store.settle([decide(job, Succeeded(), means(BASE, fresh_id())) for job in held], now=BASE)
+    assert await store.prune(AT_ONCE, 10, now=at(1)) == 0
+    await store.promote(10, now=at(86_400))
+    first, _ = await store.claim(claim(), now=at(86_400))
+    await store.settle([decide(first, Succeeded(), means(at(86_400)))], now=at(86_400))
+    assert await store.prune(AT_ONCE, 10, now=at(86_401)) == 2
+    assert not await store.get([first.parent_id or first.id])
+
+
+async def test_a_failed_job_is_kept_until_the_job_that_is_told_of_the_failure_has_ended(store: Store) -> None:
+    """A dependency failed, so the store itself makes the job for the failure. It was told of no failure."""
+    parent = new_job()
+    child = new_job(after=after(parent), on_failure=Template("sorry", meta={TAKES: Takes.FAILURE}))
+    await store.insert([parent, child], now=BASE)
+    await kill(store, parent)
+    (made,) = await store.find(JobQuery(types=("sorry",)))
+    await store.prune(AT_ONCE, 10, now=at(1))
+    assert [job.id for job in await store.get([child.id])] == [made.parent_id]
 
 
 async def test_a_job_is_deleted_once_all_that_waited_for_it_have_ended(store: Store) -> None:

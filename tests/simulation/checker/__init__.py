@@ -1,15 +1,15 @@
-"""The judge: reads a history and a dump of the store, and says of each invariant whether it held.
+"""The checker: reads a history and a dump of the store, and reports violations of the invariants.
 
-It knows nothing of Rota's code and imports none of it. What it knows is what was promised (RELIABILITY.md, section 1):
-it replays the store's own order of events on a twin of every job, compares what the store answered with what it had
-promised to answer, and in the end compares its twins with what is left. One pass, linear in the length of the history.
+It imports nothing of Rota. It knows what is guaranteed: it replays the store's own order of events on its own model of
+every job, compares the answers of the store with the right ones, and at the end compares its model with what is left.
+One pass, linear in the length of the history.
 
-Each finding names the invariant and carries the sub-history of the job it is about.
+Each violation names the invariant and has the records of the job that it is about.
 """
 
 from __future__ import annotations
 
-from simulation.checker.judge import check
-from simulation.checker.verdict import INVARIANTS, Finding, Verdict
+from simulation.checker.history_check import check
+from simulation.checker.violations import INVARIANTS, Report, Violation
 
-__all__ = ["INVARIANTS", "Finding", "Verdict", "check"]
+__all__ = ["INVARIANTS", "Report", "Violation", "check"]

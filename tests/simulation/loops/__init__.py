@@ -1,8 +1,8 @@
-"""The real loops on the simulated stage: Rota's own engine, worker, scheduler and client, unchanged.
+"""Rota's own engine, worker, scheduler and client in the simulation, unchanged.
 
-What surrounds them is not real: the store is behind a network that fails, handlers follow scripts and write down when
-they begin and end, and here and there on the way stand failpoints, at which the process may die. All of it goes through
-seams that the loops have anyway: the store's port, the worker's source, the clock, the rng.
+Their environment is simulated: the store is behind a network that fails, handlers follow scripts and record when they
+begin and end, and there are failpoints at which the process may crash. All of it is passed in as in production: the
+store's port, the worker's source, the clock, the random numbers.
 """
 
 from __future__ import annotations

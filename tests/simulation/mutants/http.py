@@ -17,8 +17,8 @@ from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.store import Inserted, Receipt
-from simulation.casts import HTTP
 from simulation.mutants.planting import Planting, instead, mutant
+from simulation.variants import HTTP
 
 
 @mutant("I2", HTTP, first=3)
@@ -46,7 +46,7 @@ def answered_before_it_is_stored() -> Planting:
 
 @mutant("G4", HTTP, first=4)
 def renewals_not_passed_on() -> Planting:
-    """The API says yes to every renewal, and tells nobody."""
+    """The API accepts every renewal, and does not pass it on."""
 
     async def renew(right: Any, engine: Engine, renewals: Sequence[Renewal]) -> list[Renewed]:
         del right

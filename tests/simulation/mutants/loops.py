@@ -38,15 +38,15 @@ from rota.worker.heartbeat import LoopHeartbeat
 from rota.worker.intake import EarlyJobs, Intake
 from rota.worker.outcomes import StopReason
 from rota.worker.worker import WorkerParts
-from simulation.casts import LOOPS
 from simulation.mutants.planting import Planting, instead, mutant
+from simulation.variants import LOOPS
 
 # The worker
 
 
 @mutant("I3", LOOPS, first=296)
 def begun_after_the_lease_lapsed() -> Planting:
-    """Nobody asks whether the lease can still be good when the handler begins."""
+    """Whether the lease is still valid is not checked when the handler begins."""
 
     def extend(right: Any, attempt: RunningAttempt, sent: float, lease: float) -> None:
         right(attempt, sent, lease)
@@ -70,7 +70,7 @@ def lease_counted_from_the_answer() -> Planting:
 
 @mutant("G4", LOOPS, first=4)
 def nothing_renewed() -> Planting:
-    """The heart stands still: whatever takes longer than a lease is begun again and again."""
+    """No lease is renewed: what takes longer than a lease is started again and again."""
 
     async def beat(right: Any, heartbeat: LoopHeartbeat) -> bool:
         del right, heartbeat
@@ -81,7 +81,7 @@ def nothing_renewed() -> Planting:
 
 
 @mutant("G4", LOOPS, first=919)
-def heart_stops_with_the_first_signal() -> Planting:
+def renewals_stop_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
     async def close(right: Any, parts: WorkerParts, announcing: Any) -> None:
@@ -95,7 +95,7 @@ def heart_stops_with_the_first_signal() -> Planting:
 
 @mutant("I12", LOOPS, first=29)
 def drain_burns_an_attempt() -> Planting:
-    """What is interrupted by a deploy has failed."""
+    """A job that a shutdown interrupts has failed."""
 
     def outcome(right: Any, why: StopReason, *rest: Any) -> Outcome | None:
         if why is StopReason.DRAIN:
@@ -134,7 +134,7 @@ def nothing_handed_back() -> Planting:
 
 @mutant("I12", LOOPS, first=10)
 def claims_while_draining() -> Planting:
-    """The fetcher does not hear that the worker is to end, and is given the time that is meant for handlers."""
+    """The fetcher goes on while the worker drains, and uses the time of the handlers."""
 
     async def close(right: Any, parts: WorkerParts, announcing: Any) -> None:
         try:
@@ -162,7 +162,7 @@ def overstays_its_grace() -> Planting:
 
 @mutant("I7", LOOPS, first=47)
 def cancel_not_obeyed() -> Planting:
-    """The word that a job is to stop arrives, and nobody passes it on to the handler."""
+    """The request to stop a job arrives, and is not passed on to the handler."""
 
     def stop(right: Any, stopper: Stopper, attempt: RunningAttempt, why: StopReason) -> None:
         if why is not StopReason.CANCEL:
@@ -173,7 +173,7 @@ def cancel_not_obeyed() -> Planting:
 
 
 @mutant("I12", LOOPS, first=10)
-def open_question_forgotten() -> Planting:
+def last_claim_not_handed_back() -> Planting:
     """What the last claim brought while the worker was told to end is not handed back."""
 
     async def close(right: Any, fetcher: Fetcher, seconds: float) -> None:
@@ -214,7 +214,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
 
 @mutant("I3", LOOPS, first=124)
 def reaper_takes_live_leases() -> Planting:
-    """The reaper does not mind that a worker has renewed since it looked."""
+    """The reaper takes leases that were renewed since it read them."""
 
     async def write_back(right: Any, work: Leases, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Any:
         return await right(work, jobs, [replace(one, lapsed_at=None) for one in settlements])
@@ -225,7 +225,7 @@ def reaper_takes_live_leases() -> Planting:
 
 @mutant("I1", LOOPS, first=39)
 def retries_reckoned_by_the_hosts_clock() -> Planting:
-    """When a failed job is due again is reckoned by a clock that may be an hour off. (This one was ours.)"""
+    """When a failed job is due again is reckoned by a clock that may be an hour off. (A bug that Rota had.)"""
 
     async def time_for(right: Any, work: Leases, held: Any) -> datetime:
         del right, held
@@ -237,7 +237,7 @@ def retries_reckoned_by_the_hosts_clock() -> Planting:
 
 @mutant("I2", LOOPS)
 def repeated_submission_not_recognised() -> Planting:
-    """A submission that is repeated meets its own id, takes it for another's, and makes a second job. (Ours.)"""
+    """A submission that is repeated meets its own id, takes it for another's, and makes a second job. (Rota had it.)"""
 
     async def recognise(right: Any, jobs: Jobs, asked: Sequence[NewJob], answers: list[Inserted]) -> None:
         del right, jobs, asked, answers
@@ -247,7 +247,7 @@ def repeated_submission_not_recognised() -> Planting:
 
 
 @mutant("I6", LOOPS)
-def operators_deeds_not_entered() -> Planting:
+def operations_not_in_the_ledger() -> Planting:
     """What operators do is written like everything else, without an entry in the ledger."""
 
     async def write(right: Any, jobs: Jobs, found: Sequence[Job], settlements: Sequence[Settlement], *by: Any) -> Any:
@@ -263,7 +263,7 @@ def operators_deeds_not_entered() -> Planting:
 
 @mutant("I8", LOOPS, first=17)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
-    """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
+    """A scheduler whose clock is ahead plans past fire times that have not come yet. (A bug that Rota had.)"""
 
     async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
         del now
@@ -276,7 +276,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
 
 @mutant("I8", LOOPS, first=184)
 def outage_sets_a_schedule_aside() -> Planting:
-    """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
+    """A schedule that could not be planned because the store was away is paused. (A bug that Rota had.)"""
 
     async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
         try:
@@ -305,14 +305,14 @@ def fired_apart_from_its_plan() -> Planting:
 
 @mutant("I8", LOOPS, first=17)
 def every_missed_fire_time_made_up_for() -> Planting:
-    """A catch-up leaves nothing out, whatever its policy. (This one was ours, within a minute.)"""
+    """A catch-up leaves nothing out, whatever its policy. (A bug that Rota had.)"""
     with patch.object(schedule_module, "_missed", lambda *_: frozenset()):
         yield
 
 
 @mutant("I8", LOOPS, first=6)
 def missed_fire_times_unrecorded() -> Planting:
-    """What a catch-up leaves out is on no record. (This one was ours.)"""
+    """What a catch-up leaves out is on no record. (A bug that Rota had.)"""
 
     async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
         firing: Firing = await right(schedules, schedule, now)
@@ -324,14 +324,14 @@ def missed_fire_times_unrecorded() -> Planting:
 
 @mutant("G5", LOOPS, first=8)
 def leases_taken_by_the_stores_clock_alone() -> Planting:
-    """The reaper does not ask whether the store's clock was set. (This one was ours.)"""
+    """The reaper does not ask whether the store's clock was set. (A bug that Rota had.)"""
     with patch.object(StoreClock, "has_lapsed", lambda *_: True):
         yield
 
 
 @mutant("G6", LOOPS, first=39)
 def schedules_never_armed_again() -> Planting:
-    """When the store's clock is set back, schedules wait for a time that has moved away. (This one was ours.)"""
+    """When the store's clock is set back, schedules wait for a time that has moved away. (A bug that Rota had.)"""
 
     async def rearm(right: Any, schedules: Schedules) -> int:
         del right, schedules
@@ -343,21 +343,21 @@ def schedules_never_armed_again() -> Planting:
 
 @mutant("I1", LOOPS)
 def promoter_skips() -> Planting:
-    """Nobody makes pending what is due."""
+    """Due jobs are not made pending."""
     with patch.object(Promoter, "tick", _nothing_done):
         yield
 
 
 @mutant("I1", LOOPS)
 def reaper_skips() -> Planting:
-    """Nobody takes jobs from workers that are gone."""
+    """Jobs are not taken from workers that are gone."""
     with patch.object(Reaper, "tick", _nothing_done):
         yield
 
 
 @mutant("I1", LOOPS, first=3)
 def expirer_skips() -> Planting:
-    """Nobody ends what is too late to start."""
+    """Expired jobs are not cancelled."""
     with patch.object(Expirer, "tick", _nothing_done):
         yield
 
@@ -368,12 +368,12 @@ async def _nothing_done(duty: object) -> int:
 
 
 @mutant("I8", LOOPS)
-def scheduler_loses_heart() -> Planting:
+def scheduler_waits_too_long_after_a_failure() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 
-    class Disheartened(JitteredBackoff):
+    class LongBackoff(JitteredBackoff):
         def next(self) -> float:
             return super().next() * 10_000
 
-    with patch.object(loop, "JitteredBackoff", Disheartened):
+    with patch.object(loop, "JitteredBackoff", LongBackoff):
         yield

@@ -1,4 +1,4 @@
-"""How a bug is planted: in the place of something right, for as long as a hunt lasts."""
+"""How a bug is planted: it replaces a function, for the time of a search."""
 
 # ruff: noqa: ANN401 - what is wrapped here has many signatures, and the wrong one has the right one's
 
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest.mock import patch
 
-from simulation.casts import MODELS, Cast
+from simulation.variants import MODELS, Variant
 
 Planting = Iterator[None]
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted bug, the invariant that must notice it first, and the cast that it is planted in."""
+    """A planted bug, the invariant that must be violated first, and the variant that it is planted in."""
 
     plant: Callable[[], AbstractContextManager[None]]
     invariant: str
-    cast: Cast
-    #: Where the hunt begins: a seed below which it was not found when it was last looked for.
+    variant: Variant
+    #: The first seed of the search: below it the bug was not found the last time.
     first: int = 0
 
     @property
@@ -35,12 +35,12 @@ MUTANTS: Final[list[Mutant]] = []
 
 
 def mutant(
-    invariant: str, cast: Cast = MODELS, *, first: int = 0
+    invariant: str, variant: Variant = MODELS, *, first: int = 0
 ) -> Callable[[Callable[[], Planting]], Callable[[], Planting]]:
-    """Enter a bug into the list."""
+    """Add a bug to the list."""
 
     def enter(plant: Callable[[], Planting]) -> Callable[[], Planting]:
-        MUTANTS.append(Mutant(contextmanager(plant), invariant, cast, first))
+        MUTANTS.append(Mutant(contextmanager(plant), invariant, variant, first))
         return plant
 
     return enter
@@ -48,7 +48,7 @@ def mutant(
 
 @contextmanager
 def instead(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
-    """Put something wrong in the place of something right; the wrong one is given the right one first."""
+    """Replace a function by a wrong one, whose first argument is the right one."""
     right = getattr(owner, name)
 
     def call(*arguments: Any, **options: Any) -> Any:

@@ -52,7 +52,7 @@ async def _rewritten(
 
 @mutant("I3", first=19)
 def unfenced_settle() -> Planting:
-    """Whoever finishes first settles, whosever the job is by now."""
+    """Whichever attempt finishes first settles, also without its lease."""
 
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         def is_wrong(one: Settlement, job: Job) -> bool:
@@ -169,7 +169,7 @@ def repeated_claim_takes_more() -> Planting:
 
 @mutant("I3")
 def claimed_by_two() -> Planting:
-    """A claim that finds nothing is given what somebody else runs."""
+    """A claim that finds nothing is given what another worker runs."""
     shared: set[JobId] = set()
 
     async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
@@ -187,7 +187,7 @@ def claimed_by_two() -> Planting:
 
 @mutant("I3", first=59)
 def lease_counted_from_the_reply() -> Planting:
-    """The worker counts its lease from when the answer came; the job may be somebody else's by then."""
+    """The worker counts its lease from when the answer came; the job may be another worker's by then."""
 
     class LateHeld(Held):
         def __init__(self, job: Job, sent_at: float, sure_until: float) -> None:
@@ -297,7 +297,7 @@ def sigterm_drops_everything() -> Planting:
 
 @mutant("G4", first=4)
 def leases_not_renewed() -> Planting:
-    """Nobody beats: every handler that takes longer than a lease is started twice."""
+    """No lease is renewed: every handler that takes longer than a lease is started twice."""
 
     async def beat(right: Any, worker: WorkerModel) -> None:
         del right, worker
@@ -352,7 +352,7 @@ def acknowledged_and_not_stored() -> Planting:
 
 @mutant("I1")
 def retrying_never_due() -> Planting:
-    """Jobs that wait for another attempt are forgotten by whoever promotes."""
+    """Jobs that wait for another attempt are not promoted."""
 
     async def promote(right: Any, store: SqliteStore, limit: int, **options: Any) -> Any:
         raw_connection().run("UPDATE rota_job SET run_at = run_at + 1e15 WHERE state = 'retrying' AND run_at < 1.9e15")
@@ -367,7 +367,7 @@ def retrying_never_due() -> Planting:
 
 @mutant("I7", first=23)
 def cancel_forgotten_on_retry() -> Planting:
-    """A job that was asked to stop fails, is tried again, and the wish is forgotten."""
+    """A job that was asked to stop fails, is tried again, and the request is forgotten."""
 
     def decide(right: Any, job: Job, outcome: Outcome, means: decision.DecisionInputs) -> Settlement:
         settlement: Settlement = right(replace(job, cancel_requested_at=None), outcome, means)
@@ -531,7 +531,7 @@ def waiting_jobs_not_released() -> Planting:
 
 @mutant("I10")
 def waits_ignored() -> Planting:
-    """Nobody waits for anybody."""
+    """Dependencies are ignored."""
 
     async def insert(right: Any, store: SqliteStore, jobs: Sequence[NewJob], **options: Any) -> Any:
         return await right(store, [replace(job, after=()) for job in jobs], **options)
@@ -560,7 +560,7 @@ def living_job_pruned() -> Planting:
 
 @mutant("I11")
 def pruned_jobs_uncounted() -> Planting:
-    """What was pruned is not counted: nobody can tell it from what was lost."""
+    """What was pruned is not counted: it cannot be told from lost jobs."""
 
     async def prune(right: Any, store: SqliteStore, retention: Retention, limit: int, **options: Any) -> int:
         pruned: int = await right(store, retention, limit, **options)

@@ -90,8 +90,7 @@ async def _insert(
     if not await connection.run(statement("insert_wait"), parameters):
         raise too_many_steps(job_id)
     if child_id is not None:
-        call = {"parent": child_id, "child": job_id, "position": CALL_POSITION}
-        await connection.run(statement("note_call"), call)
+        await connection.many(statement("note_reader"), [(child_id, job_id, CALL_POSITION)])
 
 
 async def _outcome(connection: MysqlConnection, stored: Step, now: int) -> str | None:

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rota.core.bulk import as_uniform
+from rota.core.dependencies import reads_parent
 from rota.core.ids import LARGEST, JobId
 from rota.core.job import first_state
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros
-from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.ports.store import CALL_POSITION, AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.mysql.dependencies import follow_failures, link_dependencies, resolve_dependents, stop_jobs
 from rota.stores.mysql.driver import Runner, chunks
@@ -103,6 +104,9 @@ async def insert_system_jobs(connection: Runner, jobs: Sequence[NewJob], now: in
         await _insert_all(connection, made, now)
     except ConstraintViolated as error:
         raise RetryTransaction("another process took the id at the same time") from error
+    readers = [(job.parent_id, job.id, CALL_POSITION) for job in made if reads_parent(job)]
+    if readers:
+        await connection.many(statement("note_reader"), readers)
     failed = await link_dependencies(connection, [(job.id, job.after) for job in made if job.after], now)
     await follow_failures(connection, (), failed, now, insert_system_jobs)
     return ids

@@ -71,7 +71,7 @@ async def _insert(session: Session, job_id: JobId, fence: int, wait: Wait, child
     if not await session.run("insert_wait", *arguments):
         raise too_many_steps(job_id)
     if child_id is not None:
-        await session.run("note_call", child_id, job_id, CALL_POSITION)
+        await session.run("note_readers", [child_id], [job_id], CALL_POSITION)
 
 
 async def _outcome(session: Session, stored: Step, now: int) -> str | None:

@@ -17,6 +17,7 @@ from typing import Final
 from asyncpg.exceptions import UniqueViolationError
 
 from rota.core.bulk import UniformJobs
+from rota.core.dependencies import reads_parent
 from rota.core.ids import LARGEST, JobId
 from rota.core.job import AGING_MICROS, first_state
 from rota.core.lifecycle import State
@@ -24,7 +25,7 @@ from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros, to_micros
-from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.ports.store import CALL_POSITION, AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.handoff import LONGEST_WAIT, HandedOffJob, job_columns
 from rota.stores.postgres.connection import MovedError
@@ -231,6 +232,9 @@ async def insert_made(session: StatementRunner, jobs: Sequence[NewJob], now: int
             ids[place] = JobId(ids[place] + 1 if ids[place] < LARGEST else 1)
     named = list(zip(jobs, ids, strict=True))
     await _insert_tags(session, named)
+    readers = [(job.parent_id, number) for job, number in named if reads_parent(job)]
+    if readers:
+        await session.run("note_readers", *map(list, zip(*readers, strict=True)), CALL_POSITION)
     failed = await link(session, [(number, job.after) for job, number in named if job.after], now)
     await follow_failures(session, (), failed, now, insert_made)
     return ids

@@ -69,7 +69,7 @@ def _insert(
     if not connection.run(statement("insert_wait"), parameters):
         raise too_many_steps(job_id)
     if child_id is not None:
-        connection.run(statement("note_call"), (child_id, job_id, CALL_POSITION))
+        connection.run(statement("note_reader"), (child_id, job_id, CALL_POSITION))
 
 
 def _outcome(connection: SqliteConnection, stored: Step, now: int) -> str | None:

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from rota.core.bulk import UniformJobs, as_uniform, representatives
+from rota.core.dependencies import reads_parent
 from rota.core.ids import LARGEST, JobId
 from rota.core.job import first_state
 from rota.core.ledger import LedgerEntry
@@ -15,7 +16,7 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros
-from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.ports.store import CALL_POSITION, AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.rows import Row, are_plain, ids_text, is_plain, new_job_row, plain_job_row
 from rota.stores.sqlite.dependencies import follow_failures, link, release, stop_jobs
@@ -99,6 +100,8 @@ def insert_made(connection: SqliteConnection, job: NewJob, now: int) -> JobId:
     while connection.rows(statement("job_state"), (number,)):
         number = JobId(number + 1 if number < LARGEST else 1)
     _store(connection, job, number, now)
+    if reads_parent(job):
+        connection.run(statement("note_reader"), (job.parent_id, number, CALL_POSITION))
     follow_failures(connection, (), link(connection, [(number, job.after)], now), now, insert_made)
     return number
 

@@ -66,10 +66,11 @@ SELECT 1 FROM rota_step WHERE job_id = %(id)s AND key_digest = unhex(sha2(%(key)
 INSERT INTO rota_dependency (parent, child, need, position) VALUES (%(parent)s, %(child)s, 'end', %(position)s)
 ON DUPLICATE KEY UPDATE met = 0;
 
--- name: note_call
--- Note that a job has called a child; it does not wait for it yet. A child is kept while its caller may read its result.
+-- name: note_reader
+-- Note that a job may read the result of another one, for which it does not wait: a caller that of its child, a
+-- follow-up that of the job before it. The other job is kept until this one has ended.
 INSERT INTO rota_dependency (parent, child, need, position, met)
-VALUES (%(parent)s, %(child)s, 'end', %(position)s, 1);
+VALUES (%s, %s, 'end', %s, 1);
 
 -- name: forget_dependencies
 -- Have jobs that have started no longer wait for other jobs: children that they called, and jobs before them that had

@@ -85,10 +85,11 @@ INSERT INTO {schema}rota_dependency (parent, child, need, position)
 SELECT parent, child, 'end', $3::integer FROM unnest($1::bigint[], $2::bigint[]) AS wait (parent, child)
 ON CONFLICT (parent, child) DO UPDATE SET met = false
 
--- name: note_call
--- Note that a job has called a child; it does not wait for it yet. A child is kept while its caller may read its result.
+-- name: note_readers
+-- Note that jobs may read the results of others, for which they do not wait: a caller that of its child, a follow-up
+-- that of the job before it. The other job is kept until this one has ended.
 INSERT INTO {schema}rota_dependency (parent, child, need, position, met)
-VALUES ($1::bigint, $2::bigint, 'end', $3::integer, true)
+SELECT parent, child, 'end', $3::integer, true FROM unnest($1::bigint[], $2::bigint[]) AS reading (parent, child)
 
 -- name: forget_dependencies
 -- Have jobs that have started no longer wait for other jobs: children that they called, and jobs before them that had

@@ -50,8 +50,9 @@ SET blockers = 0, state = 'pending', turn = :now - priority * :aging, run_at = :
 WHERE id = :id AND state = 'blocked'
 RETURNING queue
 
--- name: note_call
--- Note that a job has called a child; it does not wait for it yet. A child is kept while its caller may read its result.
+-- name: note_reader
+-- Note that a job may read the result of another one, for which it does not wait: a caller that of its child, a
+-- follow-up that of the job before it. The other job is kept until this one has ended.
 INSERT INTO rota_dependency (parent, child, need, position, met) VALUES (?, ?, 'end', ?, 1)
 
 -- name: forget_dependencies

@@ -1,4 +1,4 @@
-"""What every model is given: its host, its view of the store, rng, and the history."""
+"""The environment of a simulated process: its host, its view of the store, random numbers, and the history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId, compose
 from rota.core.time import to_micros
 from rota.ports.store import Store
-from simulation.faults import FaultClass, Nemesis
+from simulation.faults import FaultClass, FaultInjector
 from simulation.history import History
 from simulation.hosts import Host
 from simulation.loop import SimulatedLoop
@@ -23,21 +23,21 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Stage:
-    """One process's surroundings. The rng are the host's: a restarted process throws on where the dead one stopped."""
+class Environment:
+    """The environment of one process. A restarted process goes on with the random numbers of its host."""
 
     host: Host
     store: Store
     history: History
-    nemesis: Nemesis
+    injector: FaultInjector
     rng: Random
     #: How the API is reached where there is one.
     web: Web
-    #: What was switched off is not to happen, not even by a handler's own doing.
+    #: Whether handlers may crash their worker.
     can_poison: bool = True
 
     def fresh_id(self) -> JobId:
-        """Make an id as a submitter does: from its own clock and chance."""
+        """Make an id as a submitter does: from its own clock and random numbers."""
         return JobId(compose(to_micros(self.host.clock()) // 1000, self.rng.getrandbits(22)))
 
     def now(self) -> float:
@@ -45,28 +45,28 @@ class Stage:
         return asyncio.get_running_loop().time()
 
     def is_over(self) -> bool:
-        """Say whether everything has happened, and who is left is only asked to go."""
+        """Whether the run is over, and remaining tasks are only cancelled."""
         return cast("SimulatedLoop", asyncio.get_running_loop()).is_over
 
-    async def reach(self, point: str) -> None:
-        """Come by a failpoint."""
-        await self.nemesis.reach(self.host, point)
+    async def failpoint(self, point: str) -> None:
+        """Pass a failpoint."""
+        await self.injector.failpoint(self.host, point)
 
-    async def dawdle(self) -> None:
-        """Let time pass between what was read and what will be written: now and then a process does."""
+    async def delay_sometimes(self) -> None:
+        """Sometimes let time pass between a read and the write that follows from it."""
         if self.rng.random() < 0.2:
             await asyncio.sleep(self.rng.random() * 2)
 
     def poison(self) -> None:
-        """Take the whole process down, as a handler does that calls `os._exit`."""
-        self.nemesis.slay(self.host, FaultClass.POISON, "handler")
+        """Crash the process, as a handler does that calls `os._exit`."""
+        self.injector.crash_host(self.host, FaultClass.POISON, "handler")
 
     async def store_time(self) -> datetime:
-        """Read the store's clock: a `run_at` or a plan must be reckoned with it; ours may be an hour off."""
+        """Read the store's clock: a `run_at` or a plan is computed from it; this host's may be an hour off."""
         return await self.store.time()
 
-    async def insist(self, act: Callable[[], Awaitable[T]], *, tries: int) -> T | None:
-        """Do something, and again when no answer came; None if none ever did."""
+    async def call_repeatedly(self, act: Callable[[], Awaitable[T]], *, tries: int) -> T | None:
+        """Call something, and repeat it while no answer comes; None if none came."""
         for attempt in range(tries):
             try:
                 return await act()

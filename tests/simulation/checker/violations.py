@@ -1,4 +1,4 @@
-"""What the judge says."""
+"""The invariants, and their violations in a run."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ INVARIANTS: Final = {
     "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
     "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",
     "I13": "as of each claim no more jobs run or have started than a limit allows, none that is closed or out of order",
+    "I14": "a suspended job keeps no attempt, and wakes once: at its time, event or child's end, and not before",
+    "I15": "what a job takes from others is what their completed attempts have returned",
+    "I16": "a workflow is stored, cancelled and failed as a whole; what was skipped or replaced never starts",
     "G4": "without a fault no lease is lost",
     "G5": "no lease is taken because the store's clock was set: it has lapsed by the steady clock too",
     "G6": "no schedule is silent because the store's clock was set back",
@@ -30,7 +33,7 @@ INVARIANTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """One violation: of which invariant, in which words, and the numbers of the records that show it."""
 
     invariant: str
@@ -43,26 +46,26 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Verdict:
-    """All findings of a run, in the order in which they came to light."""
+class Report:
+    """All violations of a run, in the order in which they came to light."""
 
-    findings: list[Finding] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was violated."""
-        return not self.findings
+        return not self.violations
 
     @property
     def violated(self) -> list[str]:
         """Name the violated invariants, the first to come to light first."""
-        return list(dict.fromkeys(finding.invariant for finding in self.findings))
+        return list(dict.fromkeys(violation.invariant for violation in self.violations))
 
-    def excerpt(self, records: Sequence[Record], finding: Finding) -> list[Record]:
-        """Give the sub-history of a finding: the records that touched its job, and the faults in between."""
-        if not finding.records:
+    def excerpt(self, records: Sequence[Record], violation: Violation) -> list[Record]:
+        """Give the sub-history of a violation: the records that touched its job, and the faults in between."""
+        if not violation.records:
             return []
-        wanted = set(finding.records)
+        wanted = set(violation.records)
         first, last = min(wanted), max(wanted)
         return [
             record

@@ -1,4 +1,4 @@
-"""A loop without doors: everything through which asyncio reaches the real world, refused by name."""
+"""An event loop without I/O: each method of asyncio that uses threads, sockets, processes or signals is refused."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, NoReturn
 
 
 class SimulationError(Exception):
-    """The simulated world came to an impossible end. Never raised by the code under test."""
+    """The simulation could not go on. Never raised by the code under test."""
 
 
-class RealWorldRefused(SimulationError, NotImplementedError):
-    """Somebody reached for a thread, a socket, a process or a signal: there are none in here."""
+class RealIoRefused(SimulationError, NotImplementedError):
+    """A thread, a socket, a process or a signal was asked for; the simulation has none."""
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
     def refuse(*arguments: object, **options: object) -> NoReturn:  # noqa: ARG001 - whatever was asked, the answer is no
-        raise RealWorldRefused(f"{name}: the simulated world has no threads, sockets, processes or signals")
+        raise RealIoRefused(f"{name}: the simulated world has no threads, sockets, processes or signals")
 
     return refuse
 
 
-class SealedLoop(asyncio.AbstractEventLoop):
-    """Refuses to be anything but a keeper of callbacks."""
+class NoIoLoop(asyncio.AbstractEventLoop):
+    """Refuses everything but callbacks and timers."""
 
     add_reader: Any = _refused("add_reader")
     add_signal_handler: Any = _refused("add_signal_handler")

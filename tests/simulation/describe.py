@@ -1,30 +1,37 @@
-"""How calls to the store look in the history: plain values, times as microseconds, nothing of Rota's own types.
+"""Calls of the store as the history records them: plain values, times in microseconds, no types of Rota.
 
-One function per verb for what was asked and one for what was answered. Calls that only look, or find nothing to do, are
-not worth a line.
+One function per verb for what was asked and one for what was answered. Calls that only read, or find nothing to do,
+are not recorded.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rota.core.ids import JobId
+from rota.core.graph import NewWorkflow, Rerun
+from rota.core.ids import JobId, to_number
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
 from rota.core.limit import Limit
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
-from rota.core.submission import NewJob
+from rota.core.step import Step, StepKind
+from rota.core.submission import TAKES, NewJob
 from rota.core.time import EPOCH, span_to_micros, to_micros
+from rota.core.waiting import Emission, Emitted, Wait
 from rota.ports.store import Inserted, Retention
 
 Plain = Any
 
-#: Calls whose sending is told too, not only what the store made of them: their callers draw conclusions from answers.
-_TOLD: Final = frozenset({"insert", "settle", "ask_cancel", "put_schedules", "fire"})
+#: The result of most handlers, which the history leaves out.
+_USUAL_RESULT: Final = '"done"'
+
+#: Calls whose request and answer are recorded too, not only when the store did them: the caller acts on the answer.
+_RECORDED_AT_BOTH_ENDS: Final = frozenset({"insert", "settle", "ask_cancel", "put_schedules", "fire"})
 
 
 def micros(moment: datetime | None) -> int | None:
@@ -55,6 +62,7 @@ def new_job(job: NewJob) -> dict[str, Plain]:
         "fire_time": micros(job.fire_time),
         "submission": job.tags[0] if job.tags else None,
         **({} if job.concurrency_key is None else {"concurrency_key": job.concurrency_key}),
+        **({} if TAKES not in job.meta else {"takes": job.meta[TAKES]}),
     }
 
 
@@ -95,6 +103,7 @@ def stored_job(job: Job) -> dict[str, Plain]:
         "parent_id": job.parent_id,
         "schedule_id": job.schedule_id,
         "fire_time": micros(job.fire_time),
+        "result": None if job.result is None else json.loads(job.result),
     }
 
 
@@ -112,7 +121,7 @@ def claimed_job(job: Job) -> dict[str, Plain]:
 
 def settlement(one: Settlement) -> dict[str, Plain]:
     """Describe what was to be written about one job."""
-    told: dict[str, Plain] = {
+    fields: dict[str, Plain] = {
         "id": one.job_id,
         "fence": one.fence,
         "source": str(one.source),
@@ -120,17 +129,93 @@ def settlement(one: Settlement) -> dict[str, Plain]:
         "event": str(one.event),
     }
     if one.run_at is not None:
-        told["run_at"] = micros(one.run_at)
+        fields["run_at"] = micros(one.run_at)
     if one.reason is not None:
-        told["reason"] = str(one.reason)
+        fields["reason"] = str(one.reason)
     for flag in ("refund", "crash", "renew"):
         if getattr(one, flag):
-            told[flag] = True
+            fields[flag] = True
     if one.lapsed_at is not None:
-        told["lapsed_at"] = micros(one.lapsed_at)
+        fields["lapsed_at"] = micros(one.lapsed_at)
     if one.follow_up is not None:
-        told["follow_up"] = new_job(one.follow_up)
-    return told
+        fields["follow_up"] = new_job(one.follow_up)
+    if one.wait is not None:
+        fields["wait"] = one.wait.key
+    if one.result is not None and one.result != _USUAL_RESULT:
+        fields["result"] = json.loads(one.result)
+    return fields
+
+
+def _span(span: timedelta | None) -> int | None:
+    return None if span is None else span_to_micros(span)
+
+
+def step(one: Step | None) -> Plain:
+    """Describe a step as the store has it; None if the lease is lost."""
+    if one is None:
+        return None
+    subject = to_number(one.subject) if one.kind is StepKind.CALL and one.subject is not None else one.subject
+    outcome = None if one.outcome is None else json.loads(one.outcome)
+    return {
+        "key": one.key,
+        "kind": str(one.kind),
+        "is_done": one.is_done,
+        "outcome": outcome,
+        "until": micros(one.until),
+        "subject": subject,
+    }
+
+
+def _begin_wait(job_id: JobId, fence: int, wait: Wait, *, child: NewJob | None = None, **_options: object) -> Plain:
+    return {
+        "job": job_id,
+        "fence": fence,
+        "key": wait.key,
+        "kind": str(wait.kind),
+        "span": _span(wait.span),
+        "event": wait.event,
+        "child": None if child is None else new_job(child),
+    }
+
+
+def _conclude(job_id: JobId, fence: int, key: str, outcome: str, **_options: object) -> Plain:
+    return {"job": job_id, "fence": fence, "key": key, "outcome": json.loads(outcome)}
+
+
+def _emit(emission: Emission, *, entry: LedgerEntry | None = None, **_options: object) -> Plain:
+    return {
+        "name": emission.name,
+        "payload": json.loads(emission.payload),
+        "keep": span_to_micros(emission.keep),
+        "entry": entry_of(entry),
+    }
+
+
+def _emitted(one: Emitted) -> Plain:
+    return {"is_new": one.is_new, "queues": dict(one.queues)}
+
+
+def _put_workflow(workflow: NewWorkflow, **_options: object) -> Plain:
+    return {
+        "id": workflow.id,
+        "name": workflow.name,
+        "policy": str(workflow.policy),
+        "nodes": [
+            {"job": new_job(node.job), "parents": [[one.position, str(one.need)] for one in node.parents]}
+            for node in workflow.nodes
+        ],
+    }
+
+
+def _rerun(again: Rerun, *, entry: LedgerEntry | None = None, **_options: object) -> Plain:
+    return {
+        "workflow": again.workflow_id,
+        "positions": [node.position for node in again.nodes],
+        "jobs": [new_job(job) for job in again.jobs],
+        "replaces": list(again.replaces),
+        "skipped": list(again.skipped),
+        "entry": entry_of(entry),
+    }
 
 
 def entry_of(entry: LedgerEntry | None) -> list[str] | None:
@@ -225,6 +310,12 @@ _ASKED: Final[Mapping[str, Callable[..., Plain]]] = {
     "prune": _prune,
     "put_schedules": _batch(schedule),
     "fire": _batch(firing),
+    "begin_wait": _begin_wait,
+    "conclude": _conclude,
+    "emit": _emit,
+    "end_waits": lambda limit, **_options: limit,
+    "put_workflow": _put_workflow,
+    "rerun": _rerun,
 }
 
 _ANSWERED: Final[Mapping[str, Callable[[Any], Plain]]] = {
@@ -237,17 +328,25 @@ _ANSWERED: Final[Mapping[str, Callable[[Any], Plain]]] = {
     "prune": int,
     "put_schedules": list,
     "fire": list,
+    "begin_wait": step,
+    "conclude": step,
+    "emit": _emitted,
+    "end_waits": dict,
+    "put_workflow": _inserted,
+    "rerun": bool,
 }
 
 
-def is_api_given(verb: str) -> bool:
-    """Say whether the history tells who asked and what they heard, not only what was done."""
-    return verb in _TOLD
+def records_both_ends(verb: str) -> bool:
+    """Whether the history records the request and the answer at the caller, too."""
+    return verb in _RECORDED_AT_BOTH_ENDS
 
 
-def is_worth_telling(verb: str, answer: object) -> bool:
-    """Say whether the history tells that it was done."""
-    return verb in _ASKED and not (verb in {"promote", "prune"} and not answer)
+def is_recorded(verb: str, answer: object) -> bool:
+    """Whether the history records that the store did it."""
+    if isinstance(answer, Emitted) and not answer.is_new:
+        return False
+    return verb in _ASKED and not (verb in {"promote", "prune", "end_waits"} and not answer)
 
 
 def asked(verb: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Plain:
