@@ -7,6 +7,7 @@ import pytest
 from rota.core.errors import InvalidRequest
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import Connector
+from servers.postgres import shared_server
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,15 @@ async def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: st
         await PostgresStore.open(url)
     assert "s3cret" not in str(refusal.value)
     assert refusal.value.field == "store"
+
+
+@pytest.mark.parametrize("parameter", ["ssslmode=require", "work_mem=plenty", "server_version=9"])
+async def test_a_parameter_that_the_server_refuses_is_no_outage(parameter: str) -> None:
+    """It was tried again until the start timeout, as if the server were away."""
+    name = parameter.partition("=")[0]
+    url = f"{shared_server().dsn()}?{parameter}"
+    with pytest.raises(InvalidRequest, match=f"store: .* cannot be read by the server: .*{name}"):
+        await PostgresStore.open(url)
 
 
 @pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey"])

@@ -69,6 +69,12 @@ _SESSION: Final[Mapping[str, str]] = {
     _MARK: "yes",
 }
 
+#: What the server answers to a parameter of the URL that it does not know, or that cannot have this value.
+_WRONG_PARAMETERS: Final = (
+    exceptions.UndefinedObjectError,
+    exceptions.InvalidParameterValueError,
+    exceptions.CantChangeRuntimeParamError,
+)
 _SCHEMA: Final = re.compile(r"(?!pg_|information_schema$)[a-z_][a-z0-9_]{0,62}", re.ASCII)
 #: Type ids below this are fixed, and the same in every database of every release.
 _FIRST_CUSTOM_TYPE: Final = 10_000
@@ -260,6 +266,9 @@ class Connector:
             )
         except exceptions.ClientConfigurationError as error:
             _refuse(self._dsn, f": {redacted(str(error))}")
+        except _WRONG_PARAMETERS as error:
+            # The driver sends parameters that it does not know to the server as settings.
+            _refuse(self._dsn, f" by the server: {error}")
         except ssl.SSLError:
             # A certificate that is not trusted is a ValueError too, and no fault of the URL.
             raise
