@@ -31,6 +31,8 @@ class Wait:
     is_registered: bool = False
     #: Whether it ended by its event or by its time is not known.
     is_vague: bool = False
+    #: The job was suspended after the time of the wait, which may have been ended before: that woke no job.
+    may_be_over: bool = False
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from rota.core.errors import InvalidRequest
 from rota.core.job import Job, JobFailed
 from rota.core.step import StepKind
 from rota.core.submission import Template
@@ -29,6 +30,8 @@ class Scripted(Exception):
 #: The outcome of a handler in the history, by what it raised.
 _OUTCOMES: Final[dict[type[BaseException], str]] = {
     Scripted: "failed",
+    # The child of a call was pruned before an operator had the job run again.
+    InvalidRequest: "failed",
     GiveUp: "failed",
     RetryLater: "snoozed",
     Suspend: "suspended",

@@ -171,7 +171,11 @@ class WorkerModel:
         for wait in waits_of(held.job):
             job = held.job
             begin = partial(self._source.begin_wait, job.id, job.fence, wait)
-            step = await self._environment.call_repeatedly(begin, tries=4)
+            try:
+                step = await self._environment.call_repeatedly(begin, tries=4)
+            except InvalidRequest as refusal:
+                # The child of a call was pruned before an operator had the job run again.
+                return (Failed(JobError("InvalidRequest", str(refusal))),)
             if held.interrupted.is_set():
                 return (held.outcome,)
             if step is None or self._environment.now() > held.sure_until:
