@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 
 from playwright.sync_api import expect
 
 from dashboard.showing import Shown, submit
+from journeys.stage import DEMO, Stage
 
 
 def _fail_twice(shown: Shown) -> str:
@@ -135,6 +138,29 @@ def test_the_ledger_is_filtered_exported_and_verified(shown: Shown) -> None:
     with shown.page.expect_download() as download:
         shown.press("Export")
     assert "schedules.create" in download.value.path().read_text()
+
+
+def test_the_lead_is_transferred_to_another_scheduler(shown: Shown) -> None:
+    stage = shown.stage
+    before = stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], bool)
+    second = stage.start("scheduler", "--store", stage.store, cwd=DEMO)
+    try:
+        stage.until(lambda: len(schedulers(stage)), lambda count: count == 2)
+        shown.open("/system")
+        shown.press("Make leader")
+        shown.confirm("Make leader")
+        shown.sees("leads instead of")
+        (other,) = schedulers(stage) - {before}
+        stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == other)
+        expect(shown.row("scheduler Leader")).to_contain_text(other)
+    finally:
+        os.killpg(second.pid, signal.SIGTERM)
+        second.wait()
+    stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == before)
+
+
+def schedulers(stage: Stage) -> set[str]:
+    return {one["worker_id"] for one in stage.ask("GET", "/v1/cluster")["members"] if one["role"] == "scheduler"}
 
 
 def test_the_system_tells_its_checks_sizes_settings_and_leaders(shown: Shown) -> None:

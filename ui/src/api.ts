@@ -775,6 +775,7 @@ export const api = {
   settings: (signal?: AbortSignal) => get<{ instance_id: string; items: Setting[] }>("/v1/system/config", signal),
   checks: (signal?: AbortSignal) => get<{ items: Check[] }>("/v1/system/doctor", signal),
   leaders: (signal?: AbortSignal) => get<Leaders>("/v1/system/leaders", signal),
+  transferLead: (to: string) => post<{ current_leader: string; previous_leader: string }>("/v1/cluster/leader:transfer", { to }),
   tokens: (signal?: AbortSignal) => get<{ items: TokenInfo[] }>("/v1/tokens", signal),
   stream: (signal: AbortSignal, lastEvent: string | null, topics: string) =>
     fetchApi("GET", `/v1/events/stream?topics=${part(topics)}`, {

@@ -772,5 +772,9 @@ export const t = {
     openapi: "OpenAPI document",
     metrics: "Metrics",
     caption: "Processes that take part",
+    transfer: "Make leader",
+    transferTitle: (name: string) => `Transfer the lead to ${name}?`,
+    transferBody: "The leader deletes old jobs; all schedulers do everything else. The former leader learns of it within three seconds.",
+    transferred: (name: string, before: string) => `${name} leads instead of ${before}`,
   },
 } as const;

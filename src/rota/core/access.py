@@ -94,7 +94,7 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.WORKERS_EDIT: "tell workers to be quiet, to resume, to stop and to show their stacks; forget stopped ones",
     Action.SYSTEM_READ: "read health, counts, metrics, workers, cluster, and the API's documentation",
     Action.LEDGER_READ: "read the ledger of operator actions",
-    Action.CLUSTER_EDIT: "change the shared configuration",
+    Action.CLUSTER_EDIT: "change the shared configuration, transfer the lead, release locks",
     Action.TOKENS_READ: "list tokens, without their secrets",
     Action.TOKENS_EDIT: "create, rotate and revoke tokens that grant no more than one's own",
     Action.WEBHOOKS_READ: "list webhooks, without their secrets, and their deliveries",

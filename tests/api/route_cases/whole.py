@@ -8,7 +8,7 @@ from datetime import timedelta
 from api.route_cases.asking import Ask, acts, lines, of, state
 from api.staging import Stage, body_of
 from building import HOUR
-from rota.core.cluster import Leadership
+from rota.core.cluster import Leadership, Member, Role
 from rota.core.ids import JobId, to_number
 from rota.ports.store import DeadNote
 from rota.runtime.history import HistoryWriter
@@ -340,6 +340,15 @@ async def cluster(_stage: Stage, ask: Ask) -> None:
     await ask.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
     told = await ask()
     assert (told["coordinator"], told["current_leader"]) == ("local", "ada")
+
+
+@of("POST /v1/cluster/leader:transfer")
+async def transfer(stage: Stage, ask: Ask) -> None:
+    assert (await ask(409, json={}))["code"] == "no_leader"
+    await ask.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
+    await ask.coordinator.register([Member(Role.SCHEDULER, name, name) for name in ("ada", "bob")])
+    assert await ask(json={"to": "bob"}) == {"current_leader": "bob", "term": 2, "previous_leader": "ada"}
+    assert await acts(stage) == [("cluster.transfer_lead", "bob")]
 
 
 @of("PUT /v1/cluster/configuration/{key}")
