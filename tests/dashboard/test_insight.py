@@ -105,6 +105,13 @@ def test_dragging_over_the_histogram_filters_and_a_filter_is_saved_as_a_view(sho
     page.goto(f"{shown.stage.url}/ui/jobs")
     page.get_by_role("link", name="counted ones").click()
     expect(page).to_have_url(re.compile("tag=histogram"))
+    (view,) = shown.stage.ask("GET", "/v1/views")["items"]
+    assert (view["name"], view["is_shared"], "tag=histogram" in view["query"]) == ("counted ones", True, True)
+    shown.press("Edit views")
+    shown.press("Remove view counted ones")
+    expect(page.get_by_role("link", name="counted ones")).to_have_count(0)
+    shown.press("Undo", within="body")
+    expect(page.get_by_role("link", name="counted ones")).to_be_visible()
 
 
 def test_schedules_show_their_runs_and_what_the_clock_does_to_them(shown: Shown) -> None:

@@ -367,6 +367,13 @@ export interface Check {
   fix: string;
   link: string;
 }
+export interface View {
+  name: string;
+  /** The query of the address. */
+  query: string;
+  is_shared: boolean;
+  saved_by: string;
+}
 export interface Leaders {
   current_leader: string | null;
   items: { name: string; term: number; seen_at: string }[];
@@ -775,6 +782,9 @@ export const api = {
   settings: (signal?: AbortSignal) => get<{ instance_id: string; items: Setting[] }>("/v1/system/config", signal),
   checks: (signal?: AbortSignal) => get<{ items: Check[] }>("/v1/system/doctor", signal),
   leaders: (signal?: AbortSignal) => get<Leaders>("/v1/system/leaders", signal),
+  views: (signal?: AbortSignal) => get<{ items: View[] }>("/v1/views", signal),
+  saveView: (name: string, query: string, isShared: boolean) => request<View>("PUT", `/v1/views/${part(name)}`, { body: { query, is_shared: isShared } }),
+  removeView: (view: View) => request<null>("DELETE", `/v1/views/${part(view.name)}?is_shared=${view.is_shared}`),
   transferLead: (to: string) => post<{ current_leader: string; previous_leader: string }>("/v1/cluster/leader:transfer", { to }),
   tokens: (signal?: AbortSignal) => get<{ items: TokenInfo[] }>("/v1/tokens", signal),
   stream: (signal: AbortSignal, lastEvent: string | null, topics: string) =>

@@ -220,7 +220,10 @@ export const t = {
   views: {
     save: "Save view",
     saveTitle: "Save this view",
-    saveBody: "The filter is kept in this browser. To share it, send the address of the page.",
+    saveBody: "The filter and the columns are kept on the server under a name, for you.",
+    saveForAll: "The filter and the columns are kept on the server under a name, for everybody: this server tells no callers apart.",
+    share: "Share it with everybody",
+    sharedBy: (name: string) => `shared by ${name}`,
     name: "Name",
     saved: (name: string) => `View ${name} saved`,
     removed: (name: string) => `View ${name} removed`,

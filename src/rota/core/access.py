@@ -78,7 +78,7 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.JOBS_CANCEL: "cancel jobs",
     Action.JOBS_RETRY: "retry jobs and dead letters, start waiting jobs at once",
     Action.JOBS_EDIT: "change waiting jobs; retry or duplicate jobs with another payload, queue, priority or time",
-    Action.JOBS_OPERATE: "act on all jobs of a search by operations, with the action for a single job",
+    Action.JOBS_OPERATE: "act on all jobs of a search, with the action for a single job; share saved views",
     Action.STEPS_RESOLVE: "say whether the effect of a step in doubt happened",
     Action.EVENTS_EMIT: "emit events that jobs wait for",
     Action.DEAD_LETTERS_DISCARD: "delete dead letters",

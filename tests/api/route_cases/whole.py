@@ -10,6 +10,7 @@ from api.staging import Stage, body_of
 from building import HOUR
 from rota.core.cluster import Leadership, Member, Role
 from rota.core.ids import JobId, to_number
+from rota.core.saved_view import SavedView
 from rota.ports.store import DeadNote
 from rota.runtime.history import HistoryWriter
 from rota.telemetry.events import LeaderChanged
@@ -340,6 +341,35 @@ async def cluster(_stage: Stage, ask: Ask) -> None:
     await ask.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
     told = await ask()
     assert (told["coordinator"], told["current_leader"]) == ("local", "ada")
+
+
+@of("GET /v1/views")
+async def views(stage: Stage, ask: Ask) -> None:
+    await stage.store.put_view(SavedView("", "late", "q=late%3A%3E30s", "ann"))
+    (view,) = (await ask())["items"]
+    assert (view["name"], view["query"], view["is_shared"], view["saved_by"]) == (
+        "late",
+        "q=late%3A%3E30s",
+        True,
+        "ann",
+    )
+
+
+@of("PUT /v1/views/{name}")
+async def save_view(stage: Stage, ask: Ask) -> None:
+    view = await ask(name="late", json={"query": "status=dead", "is_shared": True})
+    assert [(one.name, one.query) for one in await stage.store.views([""])] == [(view["name"], "status=dead")]
+    assert await acts(stage) == [("views.save", "late")]
+    assert "query" in str(await ask(422, name="late", json={"query": "a b"}))
+    assert "name" in str(await ask(422, name="l" * 101, json={"query": "status=dead"}))
+
+
+@of("DELETE /v1/views/{name}")
+async def remove_view(stage: Stage, ask: Ask) -> None:
+    await stage.store.put_view(SavedView("", "late", "status=dead", "ann"))
+    await ask(204, name="late", params={"is_shared": "true"})
+    assert await stage.store.views([""]) == []
+    assert "there is no such shared view" in str(await ask(404, name="late", params={"is_shared": "true"}))
 
 
 @of("POST /v1/cluster/leader:transfer")

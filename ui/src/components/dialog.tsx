@@ -57,10 +57,13 @@ interface Question {
   /** Asks for a line of text too. */
   field?: { label: string; hint?: string; type?: InputType; value?: string };
   second?: { label: string; hint?: string; type?: InputType };
+  /** Asks for yes or no too. */
+  choice?: { label: string };
 }
 interface Answer {
   text: string;
   second: string;
+  isChosen: boolean;
 }
 
 const question = signal<(Question & { answer: (answer: Answer | null) => void }) | null>(null);
@@ -86,12 +89,13 @@ export function Questions() {
 function QuestionDialog({ asked }: { asked: NonNullable<typeof question.value> }) {
   const [text, setText] = useState(asked.field?.value ?? "");
   const [second, setSecond] = useState("");
+  const [isChosen, setChosen] = useState(false);
   return (
     <Dialog title={asked.title} onClose={() => asked.answer(null)} class="small">
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          asked.answer({ text, second });
+          asked.answer({ text, second, isChosen });
         }}
       >
         <p>{asked.body}</p>
@@ -108,6 +112,11 @@ function QuestionDialog({ asked }: { asked: NonNullable<typeof question.value> }
             <input id="ask-second" type={(asked.second.type ?? "text") as "text"} value={second} onInput={(event) => setSecond(event.currentTarget.value)} />
             {asked.second.hint && <p class="hint">{asked.second.hint}</p>}
           </div>
+        )}
+        {asked.choice && (
+          <label class="field">
+            <input type="checkbox" checked={isChosen} onChange={() => setChosen(!isChosen)} /> {asked.choice.label}
+          </label>
         )}
         <div class="dialog-actions">
           <button type="button" onClick={() => asked.answer(null)}>
