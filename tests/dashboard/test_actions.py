@@ -37,6 +37,41 @@ def test_a_job_is_submitted_by_hand_and_its_payload_shown_exactly(shown: Shown) 
     expect(drawer.get_by_label("Result", exact=True)).to_contain_text(str(LARGE))
 
 
+def test_the_form_offers_known_types_and_says_what_their_handlers_take(shown: Shown) -> None:
+    shown.open("/jobs?submit=1")
+    page = shown.page
+    expect(page.get_by_label("Type")).to_be_focused()
+    expect(page.locator("dialog datalist option[value=gen_report]")).to_have_count(1)
+    page.get_by_label("Type").fill("gen_report")
+    shown.sees("pages: integer", within="dialog")
+    page.get_by_label("Payload").fill('{"pages": "many"}')
+    shown.sees("payload.pages: integer is expected", within="dialog")
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_step_in_doubt_is_resolved(shown: Shown, *, happened: bool) -> None:
+    stage = shown.stage
+    job = submit(stage, type="by_hand", queue="doubt", max_attempts=1)
+    claim = {"worker_id": "ada", "boot_id": "boot", "max": 1, "queues": ["doubt"], "wait": 10}
+    (claimed,) = stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+    lease = {"id": job, "fence": claimed["fence"]}
+    stage.ask("POST", "/v1/leases:step", {**lease, "key": "pay", "act": "intend"})
+    shown.open(f"/jobs/{job}")
+    expect(shown.row("pay")).to_contain_text("running")
+    report = {**lease, "outcome": "failed", "error": {"kind": "TimeoutError", "message": "no answer"}}
+    stage.ask("POST", "/v1/leases:settle", {"reports": [report]})
+    expect(shown.row("pay")).to_contain_text("in doubt")
+    shown.press("It happened" if happened else "It did not happen")
+    if happened:
+        shown.page.get_by_label("Result", exact=True).fill('{"paid": 1}')
+    shown.confirm("It happened" if happened else "It did not happen")
+    shown.sees("Step pay resolved")
+    steps = stage.ask("GET", f"/v1/jobs/{job}/steps")["items"]
+    assert [one["result"] for one in steps] == ([{"paid": 1}] if happened else [])
+    # The other tests look at the jobs that died when the store was filled.
+    stage.ask("DELETE", f"/v1/dead-letters/{job}")
+
+
 def test_a_deep_link_holds_the_filter_and_the_drawer_and_the_history_works(shown: Shown) -> None:
     dead = shown.stage.ask("GET", "/v1/dead-letters")["items"][0]["id"]
     shown.open(f"/jobs?status=dead&type=charge_card&job={dead}")

@@ -105,6 +105,9 @@ export interface Step {
   began_at: string;
   ended_at: string | null;
   result: RawJson;
+  kind: "effect" | "sleep" | "event" | "call";
+  until: string | null;
+  subject: string | null;
 }
 export interface LaneCount {
   queue: string;
@@ -555,11 +558,18 @@ export class ApiError extends Error {
 export interface Access {
   name: string;
   role: string;
+  actions: string[];
   requires_token: boolean;
   read_only: boolean;
   session_expires_at: string | null;
 }
 export const access = signal<Access | null>(null);
+
+/** Whether the caller may do something. As long as that is not known, everything is offered. */
+export function may(action: string): boolean {
+  const me = access.value;
+  return me === null || (me.actions.includes(action) && (!me.read_only || action.endsWith(".read")));
+}
 
 /** Whether this browser has a session. The session itself is a cookie that no script can read. */
 export const isSignedIn = signal(false);
@@ -689,6 +699,8 @@ export const api = {
   explain: (id: string, signal?: AbortSignal) =>
     get<{ state: State; reasons: Reason[] }>(`/v1/jobs/${part(id)}/explain`, signal, ["evidence"]),
   relations: (id: string, signal?: AbortSignal) => get<Relations>(`/v1/jobs/${part(id)}/relations`, signal),
+  resolveStep: (id: string, key: string, happened: boolean, result: RawJson | null) =>
+    post<unknown>(`/v1/jobs/${part(id)}/steps:resolve`, { key, happened, ...(result === null ? {} : { result }) }),
   types: (signal?: AbortSignal) => get<{ items: TypeForm[] }>("/v1/types?limit=500", signal),
   type: (name: string, signal?: AbortSignal) => get<TypeForm & { payload_schema: PayloadSchema | null }>(`/v1/types/${part(name)}`, signal),
   histogram: (q: string, signal?: AbortSignal) => get<Histogram>(`/v1/jobs:histogram?q=${part(q)}`, signal),

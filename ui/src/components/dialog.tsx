@@ -17,6 +17,10 @@ export function Dialog(props: {
   useEffect(() => {
     const dialog = box.current;
     dialog?.showModal();
+    // The first thing to fill in, otherwise the answer; a dangerous one is not a key away.
+    const form = dialog?.querySelector("form");
+    const first = form?.querySelector<HTMLElement>("input:not([disabled]), select, textarea") ?? form?.querySelector<HTMLElement>(".dialog-actions button:not(.danger):last-child, .dialog-actions button");
+    first?.focus();
     return () => dialog?.close();
   }, []);
   return (

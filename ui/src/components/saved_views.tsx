@@ -1,7 +1,7 @@
 /** Saved filters and columns of the list of jobs. The server keeps them: for the caller, or for everybody. */
 
 import { useState } from "preact/hooks";
-import { access, api, type View } from "../api.ts";
+import { access, api, may, type View } from "../api.ts";
 import { type Filter, filterOf, isViewOf, queryOf, viewOf } from "../lib/filter.ts";
 import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
@@ -29,7 +29,7 @@ export function SavedViews({ filter, columns }: { filter: Filter; columns: strin
       body: isPersonal ? t.views.saveBody : t.views.saveForAll,
       action: t.views.save,
       field: { label: t.views.name },
-      ...(isPersonal ? { choice: { label: t.views.share } } : {}),
+      ...(isPersonal && may("jobs.operate") ? { choice: { label: t.views.share } } : {}),
     });
     const name = answer?.text.trim();
     if (!name) return;

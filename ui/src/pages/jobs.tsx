@@ -8,8 +8,9 @@ import { ColumnChooser } from "../components/columns.tsx";
 import { CopyAs } from "../components/copy.tsx";
 import { HistogramCard } from "../components/histogram.tsx";
 import { Icon } from "../components/icons.tsx";
-import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { act, actionsOf, ICONS, LABELS, NEEDS } from "../components/job_actions.tsx";
 import { operate } from "../components/operations.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { SavedViews } from "../components/saved_views.tsx";
 import { SubmitForm } from "../components/submit_form.tsx";
 import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED, viewOf } from "../lib/filter.ts";
@@ -41,9 +42,9 @@ export default function JobsPage() {
       <PageHead title={t.jobsPage.title}>
         <ColumnChooser columns={shownColumns()} onChoose={choose} />
         <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, isSignedIn.value)} />
-        <button type="button" class="primary" onClick={() => setSubmitting(true)}>
+        <Permitted needs="jobs.submit" class="primary" onClick={() => setSubmitting(true)}>
           <Icon name="plus" /> {t.jobsPage.submit}
-        </button>
+        </Permitted>
       </PageHead>
       <StateFilter filter={filter} />
       <FilterBar filter={filter} />
@@ -266,9 +267,9 @@ function AllMatching({ filter }: { filter: Filter }) {
   return (
     <>
       {(["retry", "run_now", "cancel"] as const).map((action) => (
-        <button key={action} type="button" class={`small ${action === "cancel" ? "danger" : ""}`} onClick={() => void operate({ action, q: search })}>
+        <Permitted key={action} needs={["jobs.operate", action === "cancel" ? "jobs.cancel" : "jobs.retry"]} class={`small ${action === "cancel" ? "danger" : ""}`} onClick={() => void operate({ action, q: search })}>
           {t.operations.allMatching[action]}
-        </button>
+        </Permitted>
       ))}
     </>
   );
@@ -421,9 +422,9 @@ function BulkBar({ jobs, onDone, onClear }: { jobs: Job[]; onDone: () => void; o
         const ids = able(action).map((job) => job.id);
         return (
           ids.length > 0 && (
-            <button key={action} type="button" class={action === "cancel" ? "danger" : ""} onClick={() => void act(ids, action).then((isDone) => isDone && onDone())}>
+            <Permitted key={action} needs={action === "cancel" ? ["jobs.operate", "jobs.cancel"] : NEEDS[action]} class={action === "cancel" ? "danger" : ""} onClick={() => void act(ids, action).then((isDone) => isDone && onDone())}>
               <Icon name={ICONS[action]} /> {LABELS[action]} ({ids.length})
-            </button>
+            </Permitted>
           )
         );
       })}

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { access, api, type Check, type Health, type Setting, type StoreSizes, type System } from "../api.ts";
 import { Ago, Card, Lamp, Link, Loaded, Moment, PageHead, Remedy, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt } from "../components/toasts.tsx";
 import { useQuery } from "../lib/query.ts";
 import { apiBase } from "../lib/router.ts";
@@ -89,7 +90,7 @@ function CheckTable({ items }: { items: Check[] }) {
           <td>
             <Lamp tone={TONES[one.status]}>{words.results[one.status]}</Lamp>
           </td>
-          <td class="fill">{one.link ? <Link to={one.link}>{one.text}</Link> : one.text}</td>
+          <td class="fill">{one.link ? <Link to={one.link} class="sentence">{one.text}</Link> : <span class="sentence">{one.text}</span>}</td>
           <td>
             <code class="faint">{one.code}</code>
           </td>
@@ -377,9 +378,9 @@ function ClusterView() {
                   </td>
                   <td class="right">
                     {member.role === "scheduler" && data.current_leader !== null && member.worker_id !== data.current_leader && (
-                      <button type="button" class="small" onClick={() => void transferLead(member.worker_id).then((isDone) => isDone && cluster.reload())}>
+                      <Permitted needs="cluster.edit" class="small" onClick={() => void transferLead(member.worker_id).then((isDone) => isDone && cluster.reload())}>
                         {words.transfer}
-                      </button>
+                      </Permitted>
                     )}
                   </td>
                 </tr>
