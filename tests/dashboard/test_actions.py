@@ -363,11 +363,17 @@ def test_dead_letters_are_retried_at_a_rate_with_a_canary(shown: Shown) -> None:
     shown.page.locator("dialog[open]").get_by_label("Canary").fill("1")
     shown.confirm("Retry jobs")
     shown.sees("beginning in 10 s")
+    listed = shown.page.locator(".operation-list li").first
+    expect(listed).to_contain_text("begins soon")
     path = "/v1/operations?limit=1"
     ended = shown.stage.until(
         lambda: shown.stage.ask("GET", path)["items"][0], lambda one: one["state"] in {"stopped", "completed"}
     )
     assert (ended["rate"], ended["action"]) == (100, "retry")
+    expect(listed).to_contain_text(re.compile("(completed|stopped).*100 per second, 1 job first", re.DOTALL))
+    expect(listed.get_by_role("button", name="Stop")).to_have_count(0)
+    shown.open("/events")
+    expect(shown.page.locator(".operation-list li").first).to_contain_text("100 per second")
     assert ended["done"] >= 1
 
 

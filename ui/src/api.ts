@@ -539,6 +539,14 @@ export interface Operation {
   done: number;
   refused: number;
   reason: string;
+  q: string | null;
+  id_count: number;
+  rate: number | null;
+  canary: number;
+  by: string;
+  created_at: string;
+  ended_at: string | null;
+  eta: string | null;
 }
 
 /** A refusal of the server, or that it could not be reached (status 0). */
@@ -715,6 +723,7 @@ export const api = {
   suggest: (field: string, prefix: string, signal?: AbortSignal) =>
     get<{ items: string[] }>(`/v1/suggest?field=${part(field)}&prefix=${part(prefix)}&limit=10`, signal),
   operate: (body: OperationRequest) => post<Operation>("/v1/operations", body),
+  operations: (signal?: AbortSignal) => get<Page<Operation>>("/v1/operations?limit=20", signal),
   operation: (id: string, signal?: AbortSignal) => get<Operation>(`/v1/operations/${part(id)}`, signal),
   cancelOperation: (id: string) => post<Operation>(`/v1/operations/${part(id)}/cancel`),
 

@@ -7,6 +7,7 @@ import { Sparkline } from "../components/charts.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Traceback } from "../components/attempt_errors.tsx";
 import { Icon } from "../components/icons.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { begin, operate } from "../components/operations.tsx";
 import { Permitted } from "../components/permitted.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
@@ -28,6 +29,7 @@ export default function DeadLettersPage() {
           </button>
         )}
       </PageHead>
+      <OperationList />
       <div class="card">
         <Loaded query={groups}>
           {(data) =>

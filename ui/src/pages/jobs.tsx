@@ -9,6 +9,7 @@ import { CopyAs } from "../components/copy.tsx";
 import { HistogramCard } from "../components/histogram.tsx";
 import { Icon } from "../components/icons.tsx";
 import { act, actionsOf, ICONS, LABELS, NEEDS } from "../components/job_actions.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { operate } from "../components/operations.tsx";
 import { Permitted } from "../components/permitted.tsx";
 import { SavedViews } from "../components/saved_views.tsx";
@@ -48,8 +49,11 @@ export default function JobsPage() {
       </PageHead>
       <StateFilter filter={filter} />
       <FilterBar filter={filter} />
-      <SavedViews filter={filter} columns={parameters.value.get("columns")} />
-      <Chips filter={filter} />
+      <div class="filter-row">
+        <Chips filter={filter} />
+        <SavedViews filter={filter} columns={parameters.value.get("columns")} />
+      </div>
+      <OperationList />
       <HistogramCard filter={filter} />
       <JobList key={key} filter={filter} filterKey={key} />
       {isSubmitting && <SubmitForm onClose={() => setSubmitting(false)} />}

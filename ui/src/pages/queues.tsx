@@ -4,6 +4,7 @@ import { api, type Queue } from "../api.ts";
 import { Ago, Empty, Lamp, Link, Loaded, Meter, PageHead, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { begin } from "../components/operations.tsx";
 import { Permitted } from "../components/permitted.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
@@ -19,6 +20,7 @@ export default function QueuesPage() {
   return (
     <>
       <PageHead title={t.queuesPage.title} />
+      <OperationList />
       <div class="card">
         <Loaded query={queues}>
           {(data) =>
