@@ -220,3 +220,25 @@ def test_columns_are_chosen_kept_by_the_browser_and_shared_by_the_address(shown:
     shown.confirm("Close")
     expect(page).to_have_url(re.compile(r"/jobs\?type=tagged$"))
     expect(head).to_have_count(9)
+
+
+def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(shown: Shown) -> None:
+    page, stage = shown.page, shown.stage
+    jobs = [{"type": "row", "queue": "long", "delay": "9h", "tags": ["long"]}] * 700
+    oldest = min(one["id"] for one in stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
+    shown.open("/jobs?tag=long")
+    shown.press("Load more")
+    shown.sees("600 jobs shown")
+    shown.press("Load more")
+    shown.sees("700 jobs shown")
+    rows = page.locator("main tbody tr[data-job]")
+    assert rows.count() < 250
+    expect(page.locator(f"tr[data-job='{oldest}']")).to_have_count(0)
+    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.locator(f"tr[data-job='{oldest}']")).to_be_in_viewport()
+    assert rows.count() < 250
+    page.evaluate("window.scrollTo(0, 0)")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    shown.sees("1 job selected")
+    expect(rows.first).to_have_class(re.compile("selected"))
