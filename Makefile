@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
 UI     := src/rota/api/ui_files/index.html
 UI_SOURCES := $(wildcard ui/package*.json ui/build.mjs) $(shell find ui/src -type f 2>/dev/null)
-# Names, versions and hashes only: where they are fetched from is not ours to write down.
+# Names, versions and hashes only: the addresses of package indexes are left out.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
 # Hundreds of short processes run in the tests; without compiled files each would compile all of Rota first.
@@ -137,7 +137,7 @@ BENCH_LOADS = bench.loads $(LOADS) $(if $(STORES),--stores $(STORES))
 bench: $(STAMP) ## measure Rota: STORES=sqlite,postgres WORKLOADS=w1,w2 LOADS=w7,w10 PEERS=pgqueuer, or a store by itself: STORE=mysql
 	PYTHONPATH=tests:. $(BIN)/python -m $(if $(STORE),bench.$(STORE)_store,$(if $(LOADS),$(BENCH_LOADS),$(BENCH))) $(ARGS)
 
-guard: $(STAMP) ## write down anew what the hot paths cost; the tests hold them to it
+guard: $(STAMP) ## record the costs of the hot paths anew; tests compare with them
 	@tools/servers
 	PYTHONPATH=tests $(BIN)/python -m guard
 

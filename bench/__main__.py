@@ -1,4 +1,4 @@
-"""`make bench`: Rota on its stores, beside the ceilings of these stores and, if wanted, beside its peers."""
+"""`make bench`: Rota on its stores, beside their ceilings and, with `PEERS=`, other task queues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from bench.ground import Sizes, ground
+from bench.environment import Sizes, open_environment
 from bench.measure import describe_machine
 from bench.plot import plot
 from bench.report import (
@@ -20,9 +20,9 @@ from bench.report import (
 )
 from bench.run import run
 from bench.servers import MARIADB, POSTGRES
-from bench.systems.catalogue import PEERS, STORES, Contender
-from bench.workloads.catalogue import WORKLOADS
+from bench.systems.registry import PEERS, STORES, Candidate
 from bench.workloads.protocol import Workload
+from bench.workloads.registry import WORKLOADS
 
 T = TypeVar("T")
 RESULTS: Final = Path(__file__).resolve().parent / ".results"
@@ -37,7 +37,7 @@ _SETTINGS: Final = "; ".join(
 
 
 def chosen(names: str, there: Mapping[str, T]) -> list[T]:
-    """Give what a list of names stands for."""
+    """Return what a list of names stands for."""
     wanted = [name for name in names.replace(",", " ").split() if name]
     unknown = [name for name in wanted if name not in there]
     if unknown:
@@ -73,7 +73,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     options = options_of(arguments)
-    contenders: list[Contender] = [*options.peers, *options.stores]
+    contenders: list[Candidate] = [*options.peers, *options.stores]
     workloads: list[Workload] = options.workloads
     sizes = Sizes(
         options.jobs,
@@ -88,9 +88,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     print(about)
     print(_SETTINGS, flush=True)
-    with ground(sizes, options.folder) as place:
-        results = run(place, contenders, workloads, options.repeats)
-        print("; ".join(place.servers.versions()))
+    with open_environment(sizes, options.folder) as fresh_stores:
+        results = run(fresh_stores, contenders, workloads, options.repeats)
+        print("; ".join(fresh_stores.servers.versions()))
     print_descriptions(results)
     print_ceilings(results)
     for workload in workloads:

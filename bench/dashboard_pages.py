@@ -37,7 +37,7 @@ from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
 from rota.engine import Engine
 from rota.runtime.store import open_store
-from servers.housing import free_port
+from servers.private_server import free_port
 
 PAGES: Final = (
     "", "/jobs", "/jobs?status=dead", "/jobs?status=pending", "/jobs?q=-status%3Acompleted%20type%3Atype-3",
@@ -125,7 +125,7 @@ def measure_requests(address: str, pages: dict[str, list[str]], rounds: int) -> 
             begun = time.perf_counter()
             _get(address + path)
             times.append((time.perf_counter() - begun) * 1000)
-            # Past what the server remembers for a second, so that every round asks the store.
+            # Longer than answers are shared, so that every round queries the store.
             time.sleep(1.1)
         worst = max(worst, statistics.median(times))
         print(f"{path[:95]:95} {statistics.median(times):9.1f} {max(times):9.1f}", flush=True)
@@ -133,7 +133,7 @@ def measure_requests(address: str, pages: dict[str, list[str]], rounds: int) -> 
 
 
 class Clickers:
-    """Ask for the requests of a random page, as people do who look around."""
+    """Send the requests of a random page, as users do."""
 
     def __init__(self, address: str, pages: dict[str, list[str]]) -> None:
         self._address, self._pages = address, list(pages.values())

@@ -1,4 +1,4 @@
-"""The disk beside a measurement: how long a bare sync takes while something else is measured.
+"""Disk latency during a measurement: how long a bare sync takes meanwhile.
 
 Whoever waits for commits that are some way apart waits for the disk, and on a machine with neighbours that differs by
 ten times from one minute to the next. Syncs one after the other would not do: a disk that is kept busy answers sooner.
@@ -52,7 +52,7 @@ def disk_beside(folder: Path) -> Iterator[list[float]]:
 
 
 def beside(delays: list[float], syncs: list[float]) -> Iterator[Reading]:
-    """Tell how long syncs took meanwhile, and how many of them the median delay would have been."""
+    """Return how long syncs took meanwhile, and how many of them the median delay would have been."""
     for what, share in (("p50", 0.5), ("p99", 0.99)):
         yield Reading(f"a bare sync meanwhile, {what}", percentile(syncs, share), "ms")
     yield Reading("p50 in such syncs", percentile(delays, 0.5) / percentile(syncs, 0.5), "x")

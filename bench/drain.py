@@ -1,4 +1,4 @@
-"""Draining a line with real processes: jobs wait in a paused queue, and the time counts from its resumption until all
+"""Draining a queue with real processes: jobs wait in a paused queue, and the time counts from its resumption until all
 have ended.
 """
 
@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from rota.core.cluster import Role
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.client import Actor
+from rota.ports.store import JobQuery
 from rota.runtime import connect
 
 ROOT: Final = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ Submit = Callable[[Engine, int, str], Awaitable[None]]
 
 @asynccontextmanager
 async def engine_on(url: str) -> AsyncIterator[Engine]:
-    """Give an engine on a store, in this process."""
+    """Return an engine on a store, in this process."""
     link = await connect(url)
     assert link.engine is not None
     try:
@@ -40,23 +41,23 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def stage_for(url: str) -> AsyncIterator[Stage]:
-    """Give a stage whose processes find the tasks of `bench.tasks`."""
-    with tempfile.TemporaryDirectory() as folder, staged(Path(folder), url) as stage:
-        yield stage
+async def system_for(url: str) -> AsyncIterator[System]:
+    """Return a system whose processes can import `bench.tasks`."""
+    with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), url) as system:
+        yield system
 
 
-def start_worker(stage: Stage, name: str, *arguments: str, over_http: bool = False) -> int:
-    """Start a worker on the stage's store, or over HTTP on its port, and give its process id."""
-    where = ("--api-url", stage.url) if over_http else ("--store", stage.store)
+def start_worker(system: System, name: str, *arguments: str, over_http: bool = False) -> int:
+    """Start a worker on the system's store, or over HTTP, and return its process id."""
+    where = ("--api-url", system.url) if over_http else ("--store", system.store)
     words = ("worker", *where, "--worker-id", name, "--app", "bench.tasks:app", *arguments)
-    return stage.start(*words, cwd=ROOT).pid
+    return system.start(*words, cwd=ROOT).pid
 
 
-async def start_api(stage: Stage) -> int:
-    """Serve the API of the stage's store on its port, and give the process id."""
-    pid = stage.start("api", "--store", stage.store, "--port", str(stage.port)).pid
-    await asyncio.to_thread(stage.until_up)
+async def start_api(system: System) -> int:
+    """Start the API of the system's store, and return its process id."""
+    pid = system.start("api", "--store", system.store, "--port", str(system.port)).pid
+    await asyncio.to_thread(system.until_up)
     return pid
 
 
@@ -81,6 +82,15 @@ async def until_completed(engine: Engine, number: int) -> None:
         await asyncio.sleep(0.05)
 
 
+async def until_done(engine: Engine) -> None:
+    """Wait until no job waits or runs. Counting all of them, again and again, would take a part of the machine."""
+    unfinished = JobQuery(states=(State.BLOCKED, State.PENDING, State.QUEUED, State.RUNNING), limit=1, is_light=True)
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while (await engine.store.find_some(unfinished)).jobs:
+        assert time.monotonic() < give_up_at, "the jobs do not end"
+        await asyncio.sleep(0.05)
+
+
 async def drain(
     engine: Engine, number: int, job_type: str, names: Sequence[str], submit_all: Submit | None = None
 ) -> float:
@@ -97,5 +107,7 @@ async def drain(
     await (submit_all or submit)(engine, number, job_type)
     begun = time.perf_counter()
     await engine.queues.resume("default", BY)
+    await until_done(engine)
+    seconds = time.perf_counter() - begun
     await until_completed(engine, before + number)
-    return number / (time.perf_counter() - begun)
+    return number / seconds

@@ -1,4 +1,4 @@
-"""A bare HTTP client: one connection, one request at a time, as little of our own in the figures as Python allows.
+"""A bare HTTP client: one connection, one request at a time, with as little overhead of the client as Python allows.
 
 As a program (`python -m bench.http_client PORT CONNECTIONS SECONDS [TOKEN [CA]]`) it submits jobs as `submit.lua` does,
 for machines without wrk, and prints the same line of JSON. With a token it presents that, and with the file of an

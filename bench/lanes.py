@@ -17,13 +17,12 @@ import statistics
 import time
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, ROOT, engine_on, stage_for, until_completed, until_workers
+from bench.drain import BY, PAYLOAD, ROOT, engine_on, system_for, until_completed, until_done, until_workers
 from bench.systems.processes import exact_cpu_seconds, family
-from journeys.stage import Stage
+from journeys.system import System
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.store import JobQuery
 
 LANES: Final = (1, 20, 100)
 _PATIENCE_SECONDS: Final = 300.0
@@ -35,19 +34,12 @@ async def _submit(engine: Engine, number: int, lanes: int) -> None:
         await engine.submit([NewJob(engine.fresh_id(), f"lane-{one % lanes}", PAYLOAD) for one in numbers])
 
 
-async def _until_done(engine: Engine) -> None:
-    """Wait until no job waits or runs. Counting them all, again and again, would cost more with many lanes."""
-    unfinished = JobQuery(states=(State.PENDING, State.QUEUED, State.RUNNING), limit=1)
-    give_up_at = time.monotonic() + _PATIENCE_SECONDS
-    while (await engine.store.find_some(unfinished)).jobs:
-        assert time.monotonic() < give_up_at, "the jobs do not end"
-        await asyncio.sleep(0.05)
-
-
-async def round_of(engine: Engine, stage: Stage, lanes: int, jobs: int, server_pid: int | None) -> tuple[float, float]:
+async def round_of(
+    engine: Engine, system: System, lanes: int, jobs: int, server_pid: int | None
+) -> tuple[float, float]:
     """Have a worker of so many lanes drain a backlog, and give jobs per second and CPU microseconds a job."""
-    where = ("worker", "--store", stage.store, "--worker-id", f"lanes-{lanes}", "--app", "bench.lane_tasks:app")
-    process = stage.start(
+    where = ("worker", "--store", system.store, "--worker-id", f"lanes-{lanes}", "--app", "bench.lane_tasks:app")
+    process = system.start(
         *where, "--concurrency", "100", cwd=ROOT, environment={"ROTA_BENCH_LANES": str(lanes), "PYTHONPATH": "tests:."}
     )
     await until_workers(engine, 1)
@@ -59,7 +51,7 @@ async def round_of(engine: Engine, stage: Stage, lanes: int, jobs: int, server_p
     pids = [*family(process.pid), *([] if server_pid is None else family(server_pid))]
     spent, begun = exact_cpu_seconds(pids), time.perf_counter()
     await engine.queues.resume("default", BY)
-    await _until_done(engine)
+    await until_done(engine)
     rate = jobs / (time.perf_counter() - begun)
     spent = exact_cpu_seconds(pids) - spent
     process.terminate()
@@ -70,10 +62,10 @@ async def round_of(engine: Engine, stage: Stage, lanes: int, jobs: int, server_p
 async def measure(url: str, *, jobs: int, rounds: int, server_pid: int | None = None) -> None:
     """Measure by turns and print."""
     seen: dict[int, list[tuple[float, float]]] = {lanes: [] for lanes in LANES}
-    async with engine_on(url) as engine, stage_for(url) as stage:
+    async with engine_on(url) as engine, system_for(url) as system:
         for _ in range(rounds):
             for lanes in LANES:
-                seen[lanes].append(await round_of(engine, stage, lanes, jobs, server_pid))
+                seen[lanes].append(await round_of(engine, system, lanes, jobs, server_pid))
     print(f"{'lanes':>6} {'jobs/s':>10} {'of 1':>6} {'us CPU/job':>11} {'of 1':>6}   load {os.getloadavg()[0]:.1f}")
     rates = {lanes: statistics.median(rate for rate, _ in readings) for lanes, readings in seen.items()}
     costs = {lanes: statistics.median(cost for _, cost in readings) for lanes, readings in seen.items()}

@@ -147,7 +147,7 @@ async def fill_store(url: str, counts: tuple[int, ...]) -> None:
 
 
 def lists(now: datetime) -> dict[str, JobQuery]:
-    """Give the lists that are measured."""
+    """Return the lists that are measured."""
     return {
         "all": JobQuery(),
         **{f"status={state}": JobQuery(states=(state,)) for state in State},

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.fresh_stores import NAMES, FreshStores, open_fresh_stores
 from bench.measure import describe_machine
-from bench.places import NAMES, Place, place
-from bench.workloads.lines import Line, show
+from bench.workloads.results import Line, show
 from bench.workloads.w7_http_submits import http_submits
 from bench.workloads.w8_http_drain import http_drain
 from bench.workloads.w9_mixed import mixed
@@ -42,7 +42,7 @@ class Sizes:
     schedules: int
 
 
-Run = Callable[[Place, Sizes], Awaitable[list[Line]]]
+Run = Callable[[FreshStores, Sizes], Awaitable[list[Line]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Workload:
     run: Run
     stores: Sequence[str] = NAMES
 
-    async def measured(self, at: Place, sizes: Sizes) -> list[Line]:
+    async def measured(self, at: FreshStores, sizes: Sizes) -> list[Line]:
         """Run it."""
         return await self.run(at, sizes)
 
@@ -101,7 +101,7 @@ def measure(names: Sequence[str], stores: Sequence[str], sizes: Sizes, folder: P
             workload = WORKLOADS[name]
             if store not in workload.stores:
                 continue
-            with place(store, folder) as at:
+            with open_fresh_stores(store, folder) as at:
                 print(f"\n{describe_machine(at.described)}")
                 show(f"{name}: {workload.title}", asyncio.run(workload.measured(at, sizes)))
 
@@ -116,13 +116,13 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000, help="jobs waiting, future and kept; 5000000 at most")
     parser.add_argument("--schedules", type=int, default=10_000, help="schedules due in the same second")
     parser.add_argument("--folder", type=Path, help="where files go; a real disk, not a tmpfs")
-    told = parser.parse_args()
-    names = [name for word in told.names for name in word.split(",")]
+    answer = parser.parse_args()
+    names = [name for word in answer.names for name in word.split(",")]
     for name in names:
         if name not in WORKLOADS:
             parser.error(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
-    sizes = Sizes(told.jobs, told.rounds, told.seconds, told.largest, told.schedules)
-    measure(names or list(WORKLOADS), told.stores.split(","), sizes, told.folder)
+    sizes = Sizes(answer.jobs, answer.rounds, answer.seconds, answer.largest, answer.schedules)
+    measure(names or list(WORKLOADS), answer.stores.split(","), sizes, answer.folder)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,6 @@ async def by_turns(rounds: int, each: int, *ways: Callable[[int], Awaitable[floa
     """
     seconds = [0.0] * len(ways)
     for _ in range(rounds):
-        for place, way in enumerate(ways):
-            seconds[place] += each / await way(each)
+        for fresh_stores, way in enumerate(ways):
+            seconds[fresh_stores] += each / await way(each)
     return [each * rounds / spent for spent in seconds]

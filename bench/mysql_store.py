@@ -21,10 +21,10 @@ from pathlib import Path
 
 from bench.ceilings.mysql import Bare
 from bench.ceilings.rows import jobs
+from bench.fresh_stores import MariadbStores
 from bench.measure import Sample, by_turns, describe_machine, print_table
-from bench.places import MariadbPlace
 from bench.servers import MARIADB
-from bench.workloads.lines import show
+from bench.workloads.results import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
 from rota.core.decision import DecisionInputs, decide
 from rota.core.lease import Claim, WorkerId
@@ -137,8 +137,8 @@ async def throughput(url: str, repeats: int, count: int) -> None:
 
 
 @contextlib.contextmanager
-def served(url: str | None, folder: Path | None) -> Iterator[tuple[str, MariadbPlace | None]]:
-    """Give the URL of an empty database and, on a server of our own, a place for others."""
+def served(url: str | None, folder: Path | None) -> Iterator[tuple[str, MariadbStores | None]]:
+    """Return the URL of an empty database and, on a server of our own, a place for others."""
     if url is not None:
         yield url, None
         return
@@ -147,7 +147,7 @@ def served(url: str | None, folder: Path | None) -> Iterator[tuple[str, MariadbP
     server = MariadbServer(require_binary(), MARIADB)
     try:
         server.execute("CREATE DATABASE rota")
-        yield server.url("rota"), MariadbPlace(server)
+        yield server.url("rota"), MariadbStores(server)
     finally:
         server.remove()
 
@@ -163,10 +163,10 @@ def main() -> None:
     parser.add_argument("--url", help="measure on this empty database instead")
     options = parser.parse_args()
     print(describe_machine("MariaDB (innodb_flush_log_at_trx_commit=1)"))
-    with served(options.url, options.folder) as (url, place):
+    with served(options.url, options.folder) as (url, fresh_stores):
         asyncio.run(throughput(url, options.repeats, options.count))
-        if options.largest and place is not None:
-            growth = claim_growth(place, largest=options.largest, rounds=ROUNDS)
+        if options.largest and fresh_stores is not None:
+            growth = claim_growth(fresh_stores, largest=options.largest, rounds=ROUNDS)
             show("Claim latency, with its commit", asyncio.run(growth))
 
 

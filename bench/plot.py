@@ -47,17 +47,17 @@ def _panel(results: Results, title: str, figures: list[Figure], top: int) -> Ite
     ordered = sorted(figures, key=lambda figure: figure.median, reverse=figures[0].unit in {"/s", "x"})
     for number, figure in enumerate(ordered):
         middle = top + TITLE + ROW * number
-        yield _text(NAMES - 8, middle, figure.contender.name, anchor="end")
+        yield _text(NAMES - 8, middle, figure.candidate.name, anchor="end")
         yield _bar(figure, middle, largest)
         note = shown(figure.median)
-        ceiling = results.ceiling(figure.contender.store, "C2") if figure.unit == "/s" else None
+        ceiling = results.ceiling(figure.candidate.store, "C2") if figure.unit == "/s" else None
         if ceiling is not None:
             note += f"  ({figure.median / ceiling.median:.2f} x C2)"
         yield _text(NAMES + _length(max(figure.values), largest) + 6, middle, note)
 
 
 def _bar(figure: Figure, middle: int, largest: float) -> str:
-    colour = THEIRS if figure.contender.is_peer else OURS
+    colour = THEIRS if figure.candidate.is_peer else OURS
     bar = f'<rect x="{NAMES}" y="{middle - 11}" width="{_length(figure.median, largest)}" height="14" fill="{colour}"/>'
     low, high = (NAMES + _length(edge, largest) for edge in (min(figure.values), max(figure.values)))
     spread = f'<path d="M{low} {middle - 4}H{high}" stroke="{WHISKER}" stroke-width="1.5"/>'

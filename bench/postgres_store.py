@@ -17,9 +17,9 @@ import asyncpg
 
 from bench.ceilings.postgres import Bare
 from bench.ceilings.rows import PAYLOAD
+from bench.fresh_stores import PostgresStores
 from bench.measure import TURN, Sample, by_turns, describe_machine, print_table
-from bench.places import PostgresPlace
-from bench.workloads.lines import show
+from bench.workloads.results import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
 from bench.workloads.w10_held import held
 from rota.core.decision import DecisionInputs, decide
@@ -148,14 +148,14 @@ async def measure(server: PostgresServer, options: argparse.Namespace) -> None:
     print(f"{describe_machine()}; {await connection.fetchval('SHOW server_version')} of PostgreSQL, syncing")
     await connection.close()
     await (await PostgresStore.open(server.dsn())).close()
-    place = PostgresPlace(server)
+    fresh_stores = PostgresStores(server)
     if "throughput" in options.parts:
         await throughput(server, options.repeats)
     if "growth" in options.parts:
-        lines = await claim_growth(place, largest=options.largest, rounds=ROUNDS)
+        lines = await claim_growth(fresh_stores, largest=options.largest, rounds=ROUNDS)
         show("Claim latency, with its commit", lines)
     if "held" in options.parts:
-        show("A transaction held open", await held(place, seconds=options.seconds))
+        show("A transaction held open", await held(fresh_stores, seconds=options.seconds))
 
 
 def main() -> None:

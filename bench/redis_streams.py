@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.ceilings.rows import PAYLOAD
 from bench.measure import Sample, describe_machine, percentile, print_table
-from journeys.stage import staged
+from journeys.system import open_system
 from rota.core.cluster import Role
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
@@ -43,17 +43,17 @@ async def submit(engine: Engine, number: int) -> None:
 
 
 async def measure(dsn: str, told: dict[str, str], *, workers: int, jobs: int) -> tuple[float, list[float]]:
-    """Give jobs per second, and how long each of some single ones took to start."""
+    """Return jobs per second, and how long each of some single ones took to start."""
     link = await connect(dsn)
     engine = link.engine
     assert engine is not None
-    with tempfile.TemporaryDirectory() as folder, staged(Path(folder), dsn) as stage:
-        stage.told = told
+    with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), dsn) as system:
+        system.variables = told
         await engine.queues.pause("default", "bench", BY)
         await submit(engine, jobs)
-        stage.start("scheduler", "--store", dsn)
+        system.start("scheduler", "--store", dsn)
         for number in range(workers):
-            stage.start("worker", "--store", dsn, "--worker-id", f"w{number}", "--concurrency", "50")
+            system.start("worker", "--store", dsn, "--worker-id", f"w{number}", "--concurrency", "50")
         while len(await engine.store.members(role=Role.WORKER)) < workers:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.05)
         await asyncio.sleep(3)
@@ -78,11 +78,11 @@ async def main(options: argparse.Namespace) -> None:
         print(describe_machine("PostgreSQL, durable; Valkey, nothing on the disk"))
         rows = []
         for workers in options.workers:
-            for name, told in (("the store", {}), ("Redis Streams", {"REDIS_URL": server.url})):
+            for name, answer in (("the store", {}), ("Redis Streams", {"REDIS_URL": server.url})):
                 rates, starts = [], []
                 for number in range(options.rounds):
                     async with new_database(store) as dsn:
-                        fresh = {**told, "REDIS_STREAM_NAME": f"bench-{workers}-{number}"}
+                        fresh = {**answer, "REDIS_STREAM_NAME": f"bench-{workers}-{number}"}
                         rate, took = await measure(dsn, fresh, workers=workers, jobs=options.jobs)
                     rates.append(rate)
                     starts += took

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.measure import Sample, print_table
 from bench.results import Figure, Results, shown
-from bench.systems.catalogue import Contender
+from bench.systems.registry import Candidate
 from bench.workloads.protocol import Workload
 
 
@@ -35,18 +35,18 @@ def print_workload(results: Results, workload: Workload) -> None:
         ratios = [ratio(results, figure, name) for name in ("C1", "C2")]
         verdicts = "; ".join(str(verdict) for verdict in results.verdicts(figure))
         value = f"{shown(figure.median)} {figure.unit}"
-        rows.append((figure.contender.name, figure.what, value, spread(figure.sample), *ratios, verdicts))
+        rows.append((figure.candidate.name, figure.what, value, spread(figure.sample), *ratios, verdicts))
     if rows:
         print_table(workload.title, ("system", "what", "median", "min - max", "x C1", "x C2", "target"), rows)
 
 
 def ratio(results: Results, figure: Figure, name: str) -> str:
-    ceiling = results.ceiling(figure.contender.store, name) if figure.unit == "/s" else None
+    ceiling = results.ceiling(figure.candidate.store, name) if figure.unit == "/s" else None
     return "" if ceiling is None else f"{figure.median / ceiling.median:.2f}"
 
 
-def print_overview(results: Results, contenders: Sequence[Contender]) -> None:
-    """Print every system in one line, with the medians of what most ask for."""
+def print_overview(results: Results, contenders: Sequence[Candidate]) -> None:
+    """Print every system in one line, with the medians of the main figures."""
     columns = {
         "one by one /s": ("w1", "one by one"),
         "bulk /s": ("w1", "in bulk"),
@@ -58,13 +58,13 @@ def print_overview(results: Results, contenders: Sequence[Contender]) -> None:
         "run again": ("w6", "of these run again"),
         "after s": ("w6", "the last of them after"),
     }
-    there = {title: place for title, place in columns.items() if any(key[1:] == place for key in results.figures)}
+    there = {title: column for title, column in columns.items() if any(key[1:] == column for key in results.figures)}
     if not there:
         return
     rows = []
-    for contender in contenders:
-        figures = [results.figures.get((contender.name, *place)) for place in there.values()]
-        rows.append((contender.name, *("-" if figure is None else shown(figure.median) for figure in figures)))
+    for candidate in contenders:
+        figures = [results.figures.get((candidate.name, *column)) for column in there.values()]
+        rows.append((candidate.name, *("-" if figure is None else shown(figure.median) for figure in figures)))
     print_table("All of them (medians)", ("system", *there), rows)
 
 
@@ -80,7 +80,7 @@ def print_failures(results: Results) -> None:
 
 
 def write_json(results: Results, about: str, path: Path) -> None:
-    """Write all values down, for those who want to compare runs."""
+    """Write all values to a file, to compare runs."""
     content = {
         "about": about,
         "systems": results.described,
@@ -90,7 +90,7 @@ def write_json(results: Results, about: str, path: Path) -> None:
         },
         "figures": [
             {
-                "system": figure.contender.name,
+                "system": figure.candidate.name,
                 "workload": figure.workload,
                 "what": figure.what,
                 "unit": figure.unit,

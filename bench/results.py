@@ -1,12 +1,12 @@
-"""What a run has found: figures by system and workload, the ceilings beside them, and whether targets are reached."""
+"""Results of a run: figures by system and workload, the ceilings beside them, and whether targets are reached."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bench.ceilings.measured import Ceiling
+from bench.ceilings.measure import Ceiling
 from bench.measure import Sample
-from bench.systems.catalogue import Contender, Store
+from bench.systems.registry import Candidate, Store
 from bench.workloads.protocol import Reading, Target, Unit
 
 Key = tuple[str, str, str]
@@ -16,7 +16,7 @@ Key = tuple[str, str, str]
 class Figure:
     """One thing that was measured on one system, as often as it was."""
 
-    contender: Contender
+    candidate: Candidate
     workload: str
     what: str
     unit: Unit
@@ -62,17 +62,17 @@ class Results:
     #: What could not be measured, and why.
     failures: list[str] = field(default_factory=list)
 
-    def add(self, contender: Contender, workload: str, reading: Reading) -> None:
-        key = (contender.name, workload, reading.what)
+    def add(self, candidate: Candidate, workload: str, reading: Reading) -> None:
+        key = (candidate.name, workload, reading.what)
         if key not in self.figures:
-            self.figures[key] = Figure(contender, workload, reading.what, reading.unit, reading.targets)
+            self.figures[key] = Figure(candidate, workload, reading.what, reading.unit, reading.targets)
         self.figures[key].values.append(reading.value)
 
     def of(self, workload: str) -> list[Figure]:
         return [figure for figure in self.figures.values() if figure.workload == workload]
 
     def ceiling(self, store: Store, name: str) -> Sample | None:
-        """Give the ceiling of a store, by its short name."""
+        """Return the ceiling of a store, by its short name."""
         found = self.ceilings.get(store, [])
         if not found:
             return None
@@ -85,7 +85,7 @@ class Results:
         if not target.of:
             return figure.median
         if target.of in {"C1", "C2"}:
-            ceiling = self.ceiling(figure.contender.store, target.of)
+            ceiling = self.ceiling(figure.candidate.store, target.of)
             return None if ceiling is None else figure.median / ceiling.median
         other = self.figures.get((target.of, figure.workload, figure.what))
         return None if other is None else figure.median / other.median

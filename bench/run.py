@@ -9,24 +9,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from bench.ceilings.measured import ceiling_of
-from bench.environments import EnvironmentMissing
-from bench.ground import Ground
+from bench.ceilings.measure import ceiling_of
+from bench.environment import BenchEnvironment
+from bench.peer_environments import EnvironmentMissing
 from bench.results import Results
 from bench.servers import ServerMissing
-from bench.systems.catalogue import Contender
+from bench.systems.registry import Candidate
 from bench.systems.session import SystemFailed, session
 from bench.workloads.protocol import Workload
 
 
-def run(ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Workload], repeats: int) -> Results:
+def run(env: BenchEnvironment, contenders: Sequence[Candidate], workloads: Sequence[Workload], repeats: int) -> Results:
     """Measure all of it, and give what was found, also when it is interrupted.
 
-    A system that fails is told of and left out from there on.
+    A system that fails is reported and skipped from then on.
     """
     results = Results()
     try:
-        _run(results, ground, contenders, workloads, repeats)
+        _run(results, env, contenders, workloads, repeats)
     except KeyboardInterrupt:
         results.failures.append("the rest: the run was interrupted")
     say("")
@@ -34,36 +34,40 @@ def run(ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Wor
 
 
 def _run(
-    results: Results, ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Workload], repeats: int
+    results: Results,
+    env: BenchEnvironment,
+    contenders: Sequence[Candidate],
+    workloads: Sequence[Workload],
+    repeats: int,
 ) -> None:
-    able = [contender for contender in contenders if _describe(results, contender, ground)]
+    able = [candidate for candidate in contenders if _describe(results, candidate, env)]
     for repeat in range(repeats):
-        for store in dict.fromkeys(contender.store for contender in able):
+        for store in dict.fromkeys(candidate.store for candidate in able):
             say(f"{repeat + 1}/{repeats} ceilings of {store}")
-            ceiling = ceiling_of(store, ground)
+            ceiling = ceiling_of(store, env)
             if ceiling is not None:
                 results.ceilings.setdefault(store, []).append(ceiling)
         for workload in workloads:
-            for contender in list(able):
-                if not workload.suits(contender) or (repeat and not workload.is_repeated):
+            for candidate in list(able):
+                if not workload.suits(candidate) or (repeat and not workload.is_repeated):
                     continue
-                say(f"{repeat + 1}/{repeats} {workload.name} {contender.name}")
+                say(f"{repeat + 1}/{repeats} {workload.name} {candidate.name}")
                 try:
-                    for reading in workload.measure(contender, ground):
-                        results.add(contender, workload.name, reading)
+                    for reading in workload.measure(candidate, env):
+                        results.add(candidate, workload.name, reading)
                 except SystemFailed as failure:
                     results.failures.append(f"{workload.name}: {failure}")
-                    able.remove(contender)
+                    able.remove(candidate)
 
 
-def _describe(results: Results, contender: Contender, ground: Ground) -> bool:
-    """Ask a system what it is; say whether it can be measured here."""
-    say(f"starting {contender.name}")
+def _describe(results: Results, candidate: Candidate, env: BenchEnvironment) -> bool:
+    """Read the description of a system; return whether it can be measured here."""
+    say(f"starting {candidate.name}")
     try:
-        with session(contender, ground, "submit") as system:
-            results.described[contender.name] = system.description
+        with session(candidate, env, "submit") as system:
+            results.described[candidate.name] = system.description
     except (EnvironmentMissing, ServerMissing, SystemFailed) as reason:
-        results.failures.append(f"{contender.name} is skipped: {reason}")
+        results.failures.append(f"{candidate.name} is skipped: {reason}")
         return False
     return True
 

@@ -38,7 +38,7 @@ class Servers:
 
     _stack: ExitStack = field(default_factory=ExitStack)
     _numbers: count[int] = field(default_factory=lambda: count(1))
-    #: What we have asked MariaDB ourselves, to know how much it was asked.
+    #: The number of our own statements on MariaDB for reading its counters.
     _own: int = 0
 
     @cached_property
@@ -80,7 +80,7 @@ class Servers:
         return f"{self.redis.url}/0"
 
     def asked(self, store: str) -> int | None:
-        """Say how many statements a server has been sent so far, BEGIN and COMMIT among them; None if it has none."""
+        """Return how many statements a server has received so far, with BEGIN and COMMIT; None if it has none."""
         match store:
             case "postgres":
                 return len(_SAID.findall((self.postgres.folder / "log").read_text(errors="replace")))
@@ -89,14 +89,14 @@ class Servers:
         return None
 
     def _questions(self) -> int:
-        """Give what MariaDB counts, without our own questions."""
+        """Return what MariaDB counts, without our own questions."""
         counts = [int(self.mariadb.execute("SHOW GLOBAL STATUS LIKE 'Questions'").split()[-1]) for _ in range(2)]
         cost = counts[1] - counts[0]
         self._own += 2 * cost
         return counts[1] - self._own
 
     def versions(self) -> list[str]:
-        """Say what the servers are that were started."""
+        """Return what the servers are that were started."""
         there = [f"SQLite {sqlite3.sqlite_version}"]
         if "postgres" in self.__dict__:
             there.append(f"PostgreSQL {asyncio.run(self._tell_postgres('SHOW server_version'))}")

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench.ceilings.rows import jobs
 from bench.ceilings.sqlite import Bare
+from bench.fresh_stores import SqliteStores
 from bench.measure import Sample, describe_machine, print_table
-from bench.places import SqlitePlace
-from bench.workloads.lines import show
+from bench.workloads.results import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
 from rota.core.decision import DecisionInputs, decide
 from rota.core.lease import Claim, WorkerId
@@ -108,7 +108,7 @@ def main() -> None:
     print(describe_machine())
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         asyncio.run(throughput(Path(folder), options.repeats))
-        growth = claim_growth(SqlitePlace(Path(folder)), largest=options.largest, rounds=ROUNDS)
+        growth = claim_growth(SqliteStores(Path(folder)), largest=options.largest, rounds=ROUNDS)
         show("Claim latency, with its commit", asyncio.run(growth))
 
 

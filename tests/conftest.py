@@ -91,13 +91,13 @@ def _dealt(
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector of garbage leave ten thousand tests alone, which stay for as long as the process does."""
+    """Exclude the collected tests from garbage collection (gc.freeze): they stay until the process ends."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what was left open to the process that reports."""
+    """Send the sockets that were left open to the process that reports."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["left_open"] = _left_open
@@ -110,7 +110,7 @@ def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist's
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which tests left sockets open."""
+    """Return which tests left sockets open."""
     if _left_open:
         terminalreporter.section("sockets left open")
         for line in _left_open:

@@ -1,4 +1,4 @@
-"""Duty loops that go on, whatever they raise."""
+"""Supervised loops continue after any error."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def check() -> None:
 
 
 def sources_digest() -> str:
-    """Give a digest of all that the built files are made of."""
+    """Return a digest of all that the built files are made of."""
     digest = sha256()
     for path in sorted(_sources()):
         digest.update(f"{path.relative_to(SOURCES).as_posix()}\n{path.stat().st_size}\n".encode())
@@ -70,7 +70,7 @@ def _sources() -> Iterator[Path]:
 
 
 def npm_command() -> list[str]:
-    """Give the command that runs npm: Node itself, and npm's script."""
+    """Return the command that runs npm: Node itself, and npm's script."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None and _major(node) >= OLDEST_NODE:
         return [node, str(Path(npm).resolve())]
@@ -85,7 +85,7 @@ def npm_command() -> list[str]:
 
 
 def has_node() -> bool:
-    """Say whether PATH has a Node that is new enough, with npm."""
+    """Return whether PATH has a Node that is new enough, with npm."""
     node = shutil.which("node")
     return node is not None and shutil.which("npm") is not None and _major(node) >= OLDEST_NODE
 
@@ -120,7 +120,7 @@ class DashboardHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Ask for Node where the machine has none."""
+        """Fail with a remedy where the machine has no Node."""
         return [] if has_node() else [NODE_PACKAGE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the hook's contract

@@ -18,9 +18,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 _PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 _UV: Final = (str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", sys.executable)
-#: What pip calls it, and what uv does, in its environment: a place may have a password in it, and arguments are for
-#: everyone to see.
-_SURROUNDINGS: Final = {
+#: Settings of pip, and the environment variables of uv for them; not arguments, which other users can see, since an
+#: address may contain a password.
+_UV_VARIABLES: Final = {
     "index": "UV_DEFAULT_INDEX",
     "extra-index": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
@@ -30,14 +30,14 @@ _SURROUNDINGS: Final = {
     "default-timeout": "UV_HTTP_TIMEOUT",
     "timeout": "UV_HTTP_TIMEOUT",
 }
-#: Where pip looks for a setting, the strongest last.
+#: The sections of the configuration of pip, the strongest last.
 _SECTIONS: Final = ("global", "install", ":env:")
 
 
 def settings_of_pip(listing: str) -> dict[str, str]:
-    """Read what `pip config list` prints. That a place is a URL, which pip says of some, is left out of its name."""
-    told = [line.partition("=") for line in listing.splitlines()]
-    values = {name: str(ast.literal_eval(value)) for name, _, value in told if value}
+    """Read the output of `pip config list`; the suffix `-url` of names is removed."""
+    lines = [line.partition("=") for line in listing.splitlines()]
+    values = {name: str(ast.literal_eval(value)) for name, _, value in lines if value}
     return {
         name.removeprefix(f"{section}.").removesuffix("-url"): value
         for section in _SECTIONS
@@ -46,18 +46,20 @@ def settings_of_pip(listing: str) -> dict[str, str]:
     }
 
 
-def surroundings_for_uv(settings: Mapping[str, str]) -> dict[str, str]:
-    """Say where packages come from and how to get there, in the words of uv."""
-    told = {variable: " ".join(settings[name].split()) for name, variable in _SURROUNDINGS.items() if name in settings}
-    if "UV_FIND_LINKS" in told:
-        # The one list that uv parts by commas.
-        told["UV_FIND_LINKS"] = told["UV_FIND_LINKS"].replace(" ", ",")
-    # As pip does: the best of all places, not the first that has any. The hash decides whether it is the right one.
-    return {"UV_INDEX_STRATEGY": "unsafe-best-match", **told}
+def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of pip about package indexes as environment variables of uv."""
+    values = {
+        variable: " ".join(settings[name].split()) for name, variable in _UV_VARIABLES.items() if name in settings
+    }
+    if "UV_FIND_LINKS" in values:
+        # uv separates this list by commas.
+        values["UV_FIND_LINKS"] = values["UV_FIND_LINKS"].replace(" ", ",")
+    # As pip does: the best version of all indexes, not the first index that has any. Hashes verify the package.
+    return {"UV_INDEX_STRATEGY": "unsafe-best-match", **values}
 
 
 def asks_no_index(settings: Mapping[str, str]) -> bool:
-    """Say whether nothing but links may be asked."""
+    """Return whether pip may use links only, and no index."""
     return settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}
 
 
@@ -67,15 +69,15 @@ def _run(*command: str, **more: str) -> bool:
 
 def _install(*what: str) -> None:
     asking = (*_PIP, "config", "list")
-    told = subprocess.run(asking, capture_output=True, check=True, text=True, cwd=ROOT)  # noqa: S603 - pip, as above
-    settings = settings_of_pip(told.stdout)
+    output = subprocess.run(asking, capture_output=True, check=True, text=True, cwd=ROOT)  # noqa: S603 - pip, as above
+    settings = settings_of_pip(output.stdout)
     quickly = (*_UV, "--quiet", "--compile-bytecode", *(("--no-index",) if asks_no_index(settings) else ()), *what)
     if Path(_UV[0]).exists():
-        if _run(*quickly, **surroundings_for_uv(settings)):
+        if _run(*quickly, **uv_environment(settings)):
             return
         sys.stderr.write("tools/install.py: uv could not; pip does it, which takes a minute or two\n")
     if not _run(*_PIP, "install", "--quiet", *what):
-        raise SystemExit("tools/install.py: the packages could not be installed; what pip says of it stands above")
+        raise SystemExit("tools/install.py: the packages could not be installed; see the messages of pip above")
 
 
 def main() -> None:

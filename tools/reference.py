@@ -22,7 +22,7 @@ MARKER = "<!-- Below this line the page is made by `make docs`. -->"
 
 
 def command_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Give a section for every command."""
+    """Return a section for every command."""
     for action in parser._actions:  # noqa: SLF001 - argparse keeps them so
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for below in action.choices.values():
@@ -49,7 +49,7 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def route_lines() -> Iterator[str]:
-    """Give a table of routes for every family, in the order of their first routes; older paths come last."""
+    """Return a table of routes for every family, in the order of their first routes; older paths come last."""
     order = list(dict.fromkeys(route.tag for route in ROUTES))
 
     def place(route: Route) -> tuple[bool, int]:
@@ -65,7 +65,7 @@ _OLDER = "older paths"
 
 
 def access_lines() -> Iterator[str]:
-    """Give a table of actions with the roles that have them."""
+    """Return a table of actions with the roles that have them."""
     yield f"| action | allows to | by queue | {' | '.join(ROLES)} |\n|---|---|---|{'---|' * len(ROLES)}"
     for action, description in DESCRIPTIONS.items():
         marks = " | ".join("yes" if action in granted else "" for granted in ROLES.values())
@@ -73,7 +73,7 @@ def access_lines() -> Iterator[str]:
 
 
 def setting_lines() -> Iterator[str]:
-    """Give a table of settings."""
+    """Return a table of settings."""
     yield "| setting | environment | default | what it is for |\n|---|---|---|---|"
     for name, default, _ in shown(Settings()):
         names = ", ".join(f"`{one}`" for one in (f"ROTA_{name.upper()}", *OPTIONS[name].older))
@@ -81,7 +81,7 @@ def setting_lines() -> Iterator[str]:
 
 
 def metric_lines() -> Iterator[str]:
-    """Give a table of metrics for every place that shows them."""
+    """Return a table of metrics for every place that shows them."""
     for source, metrics in groupby(ALL_METRICS, key=lambda metric: metric.source):
         yield f"\n### {_SHOWN_BY[source]}\n\n| metric | kind | labels | what it says |\n|---|---|---|---|"
         for metric in metrics:
@@ -104,7 +104,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def made(name: str) -> str:
-    """Give a page as it should be: what was written by hand, and what is made."""
+    """Return a page as it should be: the hand-written text, and the generated part."""
     written = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)[0]
     return written + MARKER + "\n" + "\n".join(PAGES[name]()) + "\n"
 

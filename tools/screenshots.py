@@ -115,7 +115,7 @@ def _until(holds: Any) -> None:  # noqa: ANN401 - whatever can be asked
 
 
 def ask(url: str, path: str) -> Any:  # noqa: ANN401 - JSON
-    """Ask the demo's API."""
+    """Send a request to the demo's API."""
     with urlopen(url + path, timeout=10) as response:  # noqa: S310 - our own server
         return json.loads(response.read() or b"true")
 

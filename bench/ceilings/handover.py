@@ -1,4 +1,4 @@
-"""The floors of a start: the least that durable commits and one word between two processes take.
+"""Lower bounds of the start latency: durable commits and one message between two processes.
 
 Of two commits: one process commits a bare row and wakes another by the means that the store has (SQLite: a file whose
 closing the kernel tells; PostgreSQL: a notice that goes with the commit), and that one commits a bare update. Both are
@@ -34,8 +34,8 @@ from typing import Final, Literal, Protocol
 import asyncpg
 
 from bench.ceilings import postgres, sqlite
-from bench.ground import Ground
-from bench.systems.catalogue import Store
+from bench.environment import BenchEnvironment
+from bench.systems.registry import Store
 from rota._loop import new_loop
 from rota.stores.sqlite.statements import statement
 
@@ -60,7 +60,7 @@ class Giver(Protocol):
 
 
 class Handover:
-    """Hands over again and again, each time once the last has arrived."""
+    """Measures hand-overs one after the other."""
 
     def __init__(self, giver: Giver | HandedGiver, taker: subprocess.Popen[bytes], log: Path) -> None:
         self._giver = giver
@@ -76,7 +76,7 @@ class Handover:
         return line.decode().strip()
 
     def measure(self, count: int, gap: float) -> list[float]:
-        """Hand over one each `gap` seconds, and say how many milliseconds each took."""
+        """Hand over one each `gap` seconds, and return how many milliseconds each took."""
         if isinstance(self._giver, HandedGiver):
             return self._giver.measure(count, gap, self.heard)
         took = []
@@ -94,42 +94,42 @@ Kind = Literal["sqlite", "sqlite-once", "postgres"]
 
 
 @contextmanager
-def handover(store: Store, ground: Ground) -> Iterator[Handover | None]:
-    """Give what hands over with two commits on a fresh database of a store; None for a store that wakes nobody."""
+def handover(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
+    """Return the hand-over with two commits on a fresh database of a store; None for a store without wake-ups."""
     if store in ("sqlite", "postgres"):
-        with _handover(store, ground) as made:
+        with _handover(store, env) as made:
             yield made
     else:
         yield None
 
 
 @contextmanager
-def handover_once(store: Store, ground: Ground) -> Iterator[Handover | None]:
-    """Give what hands over with one commit, by as many hands as there have to be; None where that is not measured."""
+def handover_once(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
+    """Return the hand-over with one commit; None where that is not measured."""
     if store == "sqlite":
-        with _handover("sqlite-once", ground) as made:
+        with _handover("sqlite-once", env) as made:
             yield made
     else:
         yield None
 
 
 @contextmanager
-def _handover(kind: Kind, ground: Ground) -> Iterator[Handover]:
+def _handover(kind: Kind, env: BenchEnvironment) -> Iterator[Handover]:
     with ExitStack() as stack:
         match kind:
             case "sqlite" | "sqlite-once":
-                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ground.folder))) / "bare.db")
+                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=env.folder))) / "bare.db")
                 giver: Giver | HandedGiver = SqliteGiver(where) if kind == "sqlite" else HandedGiver(where)
             case "postgres":
-                where = ground.servers.new_postgres_database()
-                stack.callback(ground.servers.drop_postgres_database, where)
+                where = env.servers.new_postgres_database()
+                stack.callback(env.servers.drop_postgres_database, where)
                 giver = PostgresGiver(where)
         stack.callback(giver.close)
-        log = ground.folder / f"handover-{kind}.log"
-        told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+        log = env.folder / f"handover-{kind}.log"
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
         command = [sys.executable, "-m", "bench.ceilings.handover", kind, where]
-        taker = ground.nursery.start(command, told, log=log, pipes=True)
-        stack.callback(ground.nursery.end, [taker], politely=False)
+        taker = env.process_group.start(command, variables, log=log, pipes=True)
+        stack.callback(env.process_group.end, [taker], politely=False)
         made = Handover(giver, taker, log)
         assert made.heard() == _READY
         made.measure(_WARM, 0.0)
@@ -154,7 +154,7 @@ class SqliteGiver:
 
 
 class HandedGiver:
-    """Has a thread commit to a file for a loop, and write to who waits."""
+    """Commits to a file on a thread, and writes to the socket of the receiver."""
 
     def __init__(self, path: str) -> None:
         self._bare = sqlite.Bare(Path(path))
@@ -213,7 +213,7 @@ def _door(path: str) -> str:
 
 
 class PostgresGiver:
-    """Commits to a server, and has it tell in the same statement."""
+    """Commits to a server, which notifies in the same statement."""
 
     def __init__(self, dsn: str) -> None:
         self._runner = asyncio.Runner(loop_factory=new_loop)
@@ -232,7 +232,7 @@ class PostgresGiver:
 
 
 def take_from_sqlite(path: str) -> None:
-    """Commit an update for each knock."""
+    """Commit an update for each request."""
     connection = sqlite.opened(Path(path))
     system = ctypes.CDLL(None, use_errno=True)
     ear = system.inotify_init1(os.O_CLOEXEC)
@@ -275,7 +275,7 @@ async def take_from_postgres(dsn: str) -> None:
     """Commit an update for each notice."""
     connection = await asyncpg.connect(dsn)
     heard: asyncio.Queue[int] = asyncio.Queue()
-    await connection.add_listener(_CHANNEL, lambda *told: heard.put_nowait(int(told[-1])))
+    await connection.add_listener(_CHANNEL, lambda *answer: heard.put_nowait(int(answer[-1])))
     print(_READY, flush=True)
     while True:
         await connection.execute("UPDATE bare SET state = 'running' WHERE id = $1", await heard.get())

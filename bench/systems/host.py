@@ -1,4 +1,4 @@
-"""The process in which a system's client lives: `python -m bench.systems.host MODULE`.
+"""The process in which a system's client runs: `python -m bench.systems.host MODULE`.
 
 It does what it is told, a line of JSON for each wish and for each answer, and measures the time of what is measured
 where it happens. What the system itself prints goes to standard error.
@@ -119,7 +119,7 @@ async def done(doing: Any) -> None:  # noqa: ANN401 - a coroutine, or nothing
 async def serve(host: Host, answers: TextIO) -> None:
     """Do what each line of standard input says, until it ends."""
     loop = asyncio.get_running_loop()
-    # Read on a thread: a client may have things to do on its loop while nothing is asked of it.
+    # Read on a thread: a client may have tasks on its loop while it has no request.
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         wish = json.loads(line)
         try:

@@ -1,4 +1,4 @@
-"""Processes of the systems: started in sessions of their own, looked at through /proc, ended for certain.
+"""Processes of the systems: started in sessions of their own, measured through /proc, always killed at the end.
 
 Nothing may outlive a measurement, however it ends: a shell waits for the end of the harness and kills what is left.
 """
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from servers.housing import keep
+from servers.private_server import clean_up_at_exit
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class Nursery:
+class ProcessGroup:
     """Starts processes, and sees to it that none is left behind."""
 
     folder: Path
@@ -31,14 +31,14 @@ class Nursery:
 
     def __post_init__(self) -> None:
         self._write()
-        # dash knows this form of kill only.
+        # dash supports this form of kill only.
         end = 'for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done'
-        self._keeper = keep(self.folder, end)
+        self._keeper = clean_up_at_exit(self.folder, end)
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], *, log: Path, pipes: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Start a process; with pipes, somebody talks to it."""
+        """Start a process; with pipes to its standard input and output."""
         pipe = subprocess.PIPE if pipes else subprocess.DEVNULL
         with log.open("ab") as file:
             out: int | IO[bytes] = subprocess.PIPE if pipes else file
@@ -58,7 +58,7 @@ class Nursery:
         give_up_at = time.monotonic() + _STOP_SECONDS
         while politely and time.monotonic() < give_up_at and any(process.poll() is None for process in ending):
             time.sleep(0.02)
-        # Looked for while their parents live: an orphan belongs to nobody.
+        # Found while their parents run: an orphan has no known parent.
         left = [pid for process in ending for pid in family(process.pid)]
         for pid in (*left, *(-process.pid for process in ending)):
             with contextlib.suppress(ProcessLookupError):
@@ -86,7 +86,7 @@ class Nursery:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Give a process and all that descend from it."""
+    """Return a process and all that descend from it."""
     yield pid
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -98,7 +98,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def families(processes: Iterable[subprocess.Popen[bytes]]) -> list[int]:
-    """Give processes and all that descend from them."""
+    """Return processes and all that descend from them."""
     return [pid for process in processes for pid in family(process.pid)]
 
 
@@ -126,7 +126,7 @@ def memory_of(pids: Iterable[int]) -> Memory:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Give the CPU time that processes have used, children that have ended included."""
+    """Return the CPU time that processes have used, children that have ended included."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def exact_cpu_seconds(pids: Iterable[int]) -> float:
-    """Give the CPU time of the living threads of processes, to the nanosecond."""
+    """Return the CPU time of the living threads of processes, to the nanosecond."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -14,18 +14,18 @@ Commands = list[list[str]]
 Done = Awaitable[None] | None
 
 
-def told(name: str) -> str:
-    """Give what the harness told this process."""
+def variable(name: str) -> str:
+    """Return what the harness told this process."""
     return os.environ.get(f"BENCH_{name}", "")
 
 
 def processes() -> int:
-    """Say how many worker processes there shall be."""
-    return int(told("PROCESSES") or 2)
+    """Return how many worker processes there shall be."""
+    return int(variable("PROCESSES") or 2)
 
 
 def python(*arguments: str) -> list[str]:
-    """Give a command of this environment's Python."""
+    """Return a command of this environment's Python."""
     return [sys.executable, *arguments]
 
 
@@ -79,9 +79,9 @@ class System:
         return None
 
     def worker_commands(self, role: Role) -> Commands:
-        """Give the commands that start the workers; none if there is no such role."""
+        """Return the commands that start the workers; none if there is no such role."""
         raise NotImplementedError
 
     def service_commands(self, role: Role) -> Commands:  # noqa: ARG002 - most have none, for any role
-        """Give the commands of what must run beside the workers and is never killed."""
+        """Return the commands of what must run beside the workers and is never killed."""
         return []

@@ -1,4 +1,4 @@
-"""Rota, through its Python API and its command line; on which store, with which broker, or over HTTP, it is told."""
+"""Rota, through its Python API and its command line; store, broker or API come from the environment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from bench.systems.marks import TEXT, mark, note
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark, note
 from rota import Rota
 from rota.core.lifecycle import State
 
-STORE: Final = told("STORE")
-PORT: Final = told("PORT")
-IS_HTTP: Final = told("OVER") == "http"
+STORE: Final = variable("STORE")
+PORT: Final = variable("PORT")
+IS_HTTP: Final = variable("OVER") == "http"
 _START_SECONDS: Final = 60.0
 
 app = Rota(f"http://127.0.0.1:{PORT}" if IS_HTTP else STORE)
@@ -85,7 +85,7 @@ class Client(System):
         if IS_HTTP:
             return [rota("scheduler", "--store", STORE, "--port", PORT)]
         # A broker is filled by a scheduler; without one, workers drain what is due by themselves.
-        needed = role in {"idle", "crash"} or (role == "drain" and bool(told("BROKER")))
+        needed = role in {"idle", "crash"} or (role == "drain" and bool(variable("BROKER")))
         return [rota("scheduler", "--store", STORE)] if needed else []
 
 
@@ -93,7 +93,7 @@ APP: Final = "bench.systems.rota_client:app"
 
 
 def rota(*arguments: str) -> list[str]:
-    broker = ("--broker", told("BROKER")) if told("BROKER") else ()
+    broker = ("--broker", variable("BROKER")) if variable("BROKER") else ()
     return python("-m", "rota", *arguments, *broker, "--log-level", "warning")
 
 

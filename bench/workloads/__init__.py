@@ -1,1 +1,1 @@
-"""The workloads: each measures one thing on any system, and knows what Rota must reach in it."""
+"""The workloads: each measures one thing on any system, and has the targets for Rota."""

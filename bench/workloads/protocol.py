@@ -1,4 +1,4 @@
-"""What a workload is, and what it yields."""
+"""The interface of workloads, and the figures that they yield."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bench.ground import Ground
-from bench.systems.catalogue import Contender
+from bench.environment import BenchEnvironment
+from bench.systems.registry import Candidate
 
 Unit = Literal["/s", "ms", "s", "MB", "%", "jobs", "queries/s", "x"]
 
@@ -45,7 +45,7 @@ class Reading:
 
 
 class Workload(Protocol):
-    """Something to do, and to measure."""
+    """A workload to run and measure on a system."""
 
     #: As `WORKLOADS=` takes it.
     name: str
@@ -53,10 +53,10 @@ class Workload(Protocol):
     #: Whether it is repeated and the median taken; what yields percentiles of many is done once.
     is_repeated: bool
 
-    def suits(self, contender: Contender) -> bool:
-        """Say whether a system can be measured so."""
+    def suits(self, candidate: Candidate) -> bool:
+        """Return whether a system can run this workload."""
         ...
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterable[Reading]:
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterable[Reading]:
         """Measure a system once, on a fresh database."""
         ...

@@ -15,9 +15,9 @@ from random import Random
 from typing import Final
 
 from bench.ceilings.rows import PAYLOAD
+from bench.fresh_stores import FreshStores
 from bench.measure import percentile
-from bench.places import Place
-from bench.workloads.lines import Line, Target, at_most, spread
+from bench.workloads.results import Line, Target, at_most, spread
 from rota.core.decision import DecisionInputs, decide
 from rota.core.ids import JobId, compose
 from rota.core.job import Job
@@ -79,28 +79,28 @@ class Case:
     store: Store = field(init=False)
     times: dict[int, list[float]] = field(init=False, default_factory=dict)
 
-    async def prepare(self, place: Place) -> None:
-        url = await place.fresh()
+    async def prepare(self, fresh_stores: FreshStores) -> None:
+        url = await fresh_stores.fresh()
         self.store = await open_store(url)
         if self.kept:
             model = new_job()
             await self.store.insert([model])
             await settle(self.store, await claimed(self.store, 1))
-            await place.copy(url, model.id, self.kept - 1)
+            await fresh_stores.copy(url, model.id, self.kept - 1)
         if self.wait is not None:
             model = new_job()
             await self.store.insert([model])
             (held,) = await claimed(self.store, 1)
             await suspend(self.store, held, self.wait)
-            await place.copy(url, model.id, self.suspended - 1)
+            await fresh_stores.copy(url, model.id, self.suspended - 1)
         if self.future:
             model = new_job(run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
             await self.store.insert([model])
-            await place.copy(url, model.id, self.future - 1)
+            await fresh_stores.copy(url, model.id, self.future - 1)
         model = new_job()
         await self.store.insert([model])
-        await place.copy(url, model.id, self.waiting - 1)
-        await place.rest(url)
+        await fresh_stores.copy(url, model.id, self.waiting - 1)
+        await fresh_stores.rest(url)
 
     async def claim_once(self, limit: int) -> float:
         begun = time.perf_counter()
@@ -113,7 +113,7 @@ class Case:
 
 
 def cases(largest: int) -> list[Case]:
-    """Give the cases, the one that the others are compared with first."""
+    """Return the cases, the one that the others are compared with first."""
     few, many = min(FEW, largest), min(MANY, largest)
     sizes = [size for size in (100_000, MANY, 5 * MANY) if size <= largest] or [largest]
     return [
@@ -128,12 +128,12 @@ def cases(largest: int) -> list[Case]:
     ]
 
 
-async def claim_growth(place: Place, *, largest: int, rounds: int) -> list[Line]:
+async def claim_growth(fresh_stores: FreshStores, *, largest: int, rounds: int) -> list[Line]:
     """Time claims of one and of fifty jobs in all cases."""
     rng = Random(1)
     prepared = cases(largest)
     for case in prepared:
-        await case.prepare(place)
+        await case.prepare(fresh_stores)
     try:
         for limit, times in ((1, rounds), (50, rounds // 4)):
             for number in range(times + 20):

@@ -1,11 +1,11 @@
-"""W10 on PostgreSQL: jobs run on while somebody else keeps a transaction open.
+"""W10 on PostgreSQL: throughput while another session keeps a transaction open.
 
-Nothing that dies meanwhile can be cleared away: the usual queue steps over all of it at every claim.
+Rows deleted meanwhile cannot be vacuumed: a plain queue table steps over all of them at every claim.
 
-Beside it stands a second database of the same server, in which nobody holds anything, and every worker goes round both
-in turn. At full speed the disk changes by the minute, with checkpoints, new files of the log and neighbours, and slows
-both alike: what the old transaction does is what only the first of them shows. It is held for twice as long, so that as
-many jobs die in it as would in that time alone.
+A second database of the same server, without such a transaction, is the baseline; every worker alternates between both.
+The speed of the disk changes by the minute, with checkpoints and other processes, and slows both alike: the effect of
+the old transaction is the difference. It is held for twice as long, because the workers share their time between both
+databases.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 
 import asyncpg
 
+from bench.fresh_stores import FreshStores
 from bench.measure import percentile
-from bench.places import Place
-from bench.workloads.lines import Line, at_least, at_most, spread
+from bench.workloads.results import Line, at_least, at_most, spread
 from bench.workloads.w10_growth import claimed, new_job, settle
 from rota.ports.store import Store
 from rota.runtime.store import open_store
@@ -74,10 +74,10 @@ class Stretch:
         return f"{self.rate:,.0f} jobs/s, claim {spread(self.milliseconds)}"
 
 
-async def held(place: Place, *, seconds: float, workers: int = 4, batch: int = 50) -> list[Line]:
+async def held(fresh_stores: FreshStores, *, seconds: float, workers: int = 4, batch: int = 50) -> list[Line]:
     """Compare the first seconds with those that follow, where a transaction is held open and where none is."""
-    url = await place.fresh()
-    sides = [Side(await open_store(one)) for one in (url, await place.fresh())]
+    url = await fresh_stores.fresh()
+    sides = [Side(await open_store(one)) for one in (url, await fresh_stores.fresh())]
     for side in sides:
         for _ in range(_WAITING // 1_000):
             await side.store.insert([new_job() for _ in range(1_000)])

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.drain import drain, engine_on, stage_for, start_worker
+from bench.drain import drain, engine_on, start_worker, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample
-from bench.places import Place
 from bench.tasks import BLOCK_SECONDS
-from bench.workloads.lines import Line, rate
+from bench.workloads.results import Line, rate
 
 SLOTS: Final = 50
 
 
-async def sync_handlers(place: Place, *, jobs: int, rounds: int) -> list[Line]:
+async def sync_handlers(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> list[Line]:
     """Run them beside async handlers that do nothing, and beside as many as could block in so many slots."""
     rates: dict[str, list[float]] = {"suspends": [], "returns": [], "blocks": []}
-    url = await place.fresh()
-    async with stage_for(url) as stage, engine_on(url) as engine:
-        start_worker(stage, "w", "--concurrency", str(SLOTS))
+    url = await fresh_stores.fresh()
+    async with system_for(url) as system, engine_on(url) as engine:
+        start_worker(system, "w", "--concurrency", str(SLOTS))
         for _ in range(rounds):
             for job_type, found in rates.items():
                 found.append(await drain(engine, jobs, job_type, ["w"]))

@@ -7,20 +7,20 @@ import multiprocessing
 import os
 import time
 
-from bench.drain import drain, engine_on, stage_for, start_worker
+from bench.drain import drain, engine_on, start_worker, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample
-from bench.places import Place
 from bench.tasks import TURNS, burn
-from bench.workloads.lines import Line, rate
+from bench.workloads.results import Line, rate
 
 
-async def busy_handlers(place: Place, *, jobs: int, rounds: int) -> list[Line]:
+async def busy_handlers(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> list[Line]:
     """Run the same loop bare and as jobs, in turn."""
     cores = os.cpu_count() or 1
     bare, ours = [], []
-    url = await place.fresh()
-    async with stage_for(url) as stage, engine_on(url) as engine:
-        start_worker(stage, "w", "--concurrency", str(cores))
+    url = await fresh_stores.fresh()
+    async with system_for(url) as system, engine_on(url) as engine:
+        start_worker(system, "w", "--concurrency", str(cores))
         for _ in range(rounds):
             bare.append(await asyncio.to_thread(_bare_loop, jobs, cores))
             ours.append(await drain(engine, jobs, "burns", ["w"]))

@@ -8,9 +8,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, drain, engine_on, stage_for, start_worker, until_completed
-from bench.places import Place
-from bench.workloads.lines import Line
+from bench.drain import BY, PAYLOAD, drain, engine_on, start_worker, system_for, until_completed
+from bench.fresh_stores import FreshStores
+from bench.workloads.results import Line
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lifecycle import State
@@ -22,16 +22,16 @@ from rota.ports.store import JobQuery
 AT_ONCE: Final = 64
 
 
-async def same_second(place: Place, *, schedules: int) -> list[Line]:
-    """Say how long after their second all jobs are made, and all are run, and that each was exactly once."""
-    url = await place.fresh()
-    async with stage_for(url) as stage, engine_on(url) as engine:
-        start_worker(stage, "w", "--concurrency", "100")
+async def same_second(fresh_stores: FreshStores, *, schedules: int) -> list[Line]:
+    """Return how long after their second all jobs are made, and all are run, and that each was exactly once."""
+    url = await fresh_stores.fresh()
+    async with system_for(url) as system, engine_on(url) as engine:
+        start_worker(system, "w", "--concurrency", "100")
         plain = await drain(engine, schedules, "suspends", ["w"])
         census = await engine.census()
         before, total = census.total(State.COMPLETED), census.total()
         # A scheduler that has long been running: it is the second that is measured, not its start.
-        stage.start("scheduler", "--store", url)
+        system.start("scheduler", "--store", url)
         due = await _put(engine, schedules)
         assert datetime.now(UTC) < due, "the schedules were not up in time; give them longer"
         await asyncio.sleep((due - datetime.now(UTC)).total_seconds())
@@ -87,7 +87,7 @@ async def _until_made(engine: Engine, number: int) -> datetime:
 
 
 async def _made(engine: Engine, due: datetime) -> list[Job]:
-    """Give the jobs that schedules made for a moment."""
+    """Return the jobs that schedules made for a moment."""
     jobs: list[Job] = []
     before: JobId | None = None
     while True:

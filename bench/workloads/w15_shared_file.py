@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from bench.disk import disk_beside
-from bench.places import Place
-from bench.workloads.lines import Line, at_most, spread
+from bench.fresh_stores import FreshStores
+from bench.workloads.results import Line, at_most, spread
 from bench.workloads.w10_growth import claimed, new_job, settle
 from rota.ports.store import JobQuery
 from rota.runtime.store import open_store
@@ -30,9 +30,9 @@ T = TypeVar("T")
 Times = dict[str, list[float]]
 
 
-async def shared_file(place: Place, *, seconds: float) -> list[Line]:
-    """Let them loose, and tell what their operations took."""
-    url = await place.fresh()
+async def shared_file(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
+    """Start the processes, and return how long their operations took."""
+    url = await fresh_stores.fresh()
     store = await open_store(url)
     program = [sys.executable, "-m", __spec__.name, url, str(seconds)]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -41,10 +41,10 @@ async def shared_file(place: Place, *, seconds: float) -> list[Line]:
             await asyncio.create_subprocess_exec(*program, env=paths, stdout=asyncio.subprocess.PIPE)
             for _ in range(PROCESSES)
         ]
-        told = [json.loads((await process.communicate())[0]) for process in processes]
+        answer = [json.loads((await process.communicate())[0]) for process in processes]
     await store.close()
     times: Times = {}
-    for one in told:
+    for one in answer:
         for name, took in one.items():
             times.setdefault(name, []).extend(took)
     slowest, slowest_sync = max(map(max, times.values())), max(syncs)
@@ -88,8 +88,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("seconds", type=float)
-    told = parser.parse_args()
-    print(json.dumps(asyncio.run(use(told.url, told.seconds))))
+    answer = parser.parse_args()
+    print(json.dumps(asyncio.run(use(answer.url, answer.seconds))))
 
 
 if __name__ == "__main__":

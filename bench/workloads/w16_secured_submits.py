@@ -10,11 +10,11 @@ import json
 import sys
 from typing import Final
 
-from bench.drain import ROOT, stage_for
+from bench.drain import ROOT, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample
-from bench.places import Place
-from bench.workloads.lines import Line, at_least
-from journeys.stage import Stage
+from bench.workloads.results import Line, at_least
+from journeys.system import System
 from servers.certificates import Authority
 
 CONNECTIONS: Final = 64
@@ -23,16 +23,16 @@ KINDS: Final = ("open", "token", "token and TLS", "token, TLS and namespace")
 _NAMESPACE: Final = "bench"
 
 
-async def secured_submits(place: Place, *, seconds: float, rounds: int) -> list[Line]:
-    """Ask the four servers in turn; only one of them runs at a time."""
+async def secured_submits(fresh_stores: FreshStores, *, seconds: float, rounds: int) -> list[Line]:
+    """Measure the four servers in turn; only one of them runs at a time."""
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind, found in rates.items():
-            url = await place.fresh()
-            async with stage_for(url) as stage:
-                words = await asyncio.to_thread(_start, stage, kind)
-                await _load(stage.port, 1, words)
-                found.append(await _load(stage.port, seconds, words))
+            url = await fresh_stores.fresh()
+            async with system_for(url) as system:
+                words = await asyncio.to_thread(_start, system, kind)
+                await _load(system.port, 1, words)
+                found.append(await _load(system.port, seconds, words))
     seen = {kind: Sample(tuple(found)) for kind, found in rates.items()}
     plain = seen["open"].median
     figures = {kind: f"{sample.median:,.0f}/s ({sample.spread})" for kind, sample in seen.items()}
@@ -49,42 +49,42 @@ async def secured_submits(place: Place, *, seconds: float, rounds: int) -> list[
     ]
 
 
-def _start(stage: Stage, kind: str) -> list[str]:
-    """Serve the API, and give what the client is told beyond port and load: the token, and the authority."""
+def _start(system: System, kind: str) -> list[str]:
+    """Serve the API, and return further arguments of the client: the token, and the authority."""
     if kind == "open":
-        stage.start("api", "--store", stage.store, "--port", str(stage.port))
-        stage.until_up()
+        system.start("api", "--store", system.store, "--port", str(system.port))
+        system.until_up()
         return []
     # The command creates the token over plain HTTP on this host; a second process then serves with TLS.
-    stage.told["ROTA_TOKEN"] = _TOKEN
-    first = stage.start("api", "--store", stage.store, "--port", str(stage.port))
-    stage.until_up()
+    system.variables["ROTA_TOKEN"] = _TOKEN
+    first = system.start("api", "--store", system.store, "--port", str(system.port))
+    system.until_up()
     where: tuple[str, ...] = ()
     if kind.endswith("namespace"):
-        stage.rota("namespaces", "create", _NAMESPACE)
+        system.rota("namespaces", "create", _NAMESPACE)
         where = ("--namespace", _NAMESPACE)
-    token = stage.rota("token", "create", "load", "--role", "submitter", "--queues", "default", *where).strip()
+    token = system.rota("token", "create", "load", "--role", "submitter", "--queues", "default", *where).strip()
     if kind == "token":
         return [token]
     first.terminate()
     first.wait()
-    authority = Authority(stage.folder)
+    authority = Authority(system.folder)
     cert, key = authority.sign("server")
     tls = ("--tls-cert", str(cert), "--tls-key", str(key))
-    stage.start("api", "--store", stage.store, "--port", str(stage.port), *tls)
-    _until_listening(stage)
+    system.start("api", "--store", system.store, "--port", str(system.port), *tls)
+    _until_listening(system)
     return [token, str(authority.cert)]
 
 
-def _until_listening(stage: Stage) -> None:
-    log = stage.folder / f"log-{len(stage.started) - 1}.txt"
-    stage.until(log.read_text, lambda text: "listening on https://" in text)
+def _until_listening(system: System) -> None:
+    log = system.folder / f"log-{len(system.started) - 1}.txt"
+    system.until(log.read_text, lambda text: "listening on https://" in text)
 
 
 async def _load(port: int, seconds: float, words: list[str]) -> float:
     command = [sys.executable, "-m", "bench.http_client", str(port), str(CONNECTIONS), str(max(seconds, 1)), *words]
     running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     said, _ = await running.communicate()
-    told = json.loads(said.splitlines()[-1])
-    assert not told["errors"], f"{told['errors']:.0f} requests failed"
-    return float(told["requests"] / told["seconds"])
+    answer = json.loads(said.splitlines()[-1])
+    assert not answer["errors"], f"{answer['errors']:.0f} requests failed"
+    return float(answer["requests"] / answer["seconds"])

@@ -6,10 +6,10 @@ import time
 from datetime import timedelta
 from typing import Final
 
-from bench.drain import BY, PAYLOAD, drain, engine_on, stage_for, start_worker
+from bench.drain import BY, PAYLOAD, drain, engine_on, start_worker, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample, percentile
-from bench.places import Place
-from bench.workloads.lines import Line, at_least, at_most, rate
+from bench.workloads.results import Line, at_least, at_most, rate
 from rota.core.lease import Claim, WorkerId
 from rota.core.limit import Limit, key_limit, queue_limit, task_limit
 from rota.core.outcome import Succeeded
@@ -27,14 +27,14 @@ _CLOSED: Final = "a-closed-key"
 _ONE: Final = Claim(WorkerId("bench", "bench"), 1, queues=("default",), types=(TYPE,), lease=timedelta(seconds=15))
 
 
-async def limited(place: Place, *, jobs: int, rounds: int) -> list[Line]:
+async def limited(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> list[Line]:
     """Drain without limits, with one of the queue, and with one for each key, in turn."""
     rates: dict[str, list[float]] = {"none": [], "queue": [], "keys": []}
     for _ in range(rounds):
         for kind, found in rates.items():
-            url = await place.fresh()
-            async with stage_for(url) as stage, engine_on(url) as engine:
-                start_worker(stage, "w", "--concurrency", str(SLOTS))
+            url = await fresh_stores.fresh()
+            async with system_for(url) as system, engine_on(url) as engine:
+                start_worker(system, "w", "--concurrency", str(SLOTS))
                 await _set_limit(engine, kind)
                 submit = _submit_keyed if kind == "keys" else None
                 found.append(await drain(engine, jobs, TYPE, ["w"], submit))
@@ -45,17 +45,17 @@ async def limited(place: Place, *, jobs: int, rounds: int) -> list[Line]:
         Line(f"no limit, {SLOTS} slots", rate(samples["none"])),
         Line("one limit of the queue", rate(samples["queue"]), "no limit", queue, at_least(0.75)),
         Line(f"{KEYS} keys, two at once", rate(samples["keys"]), "no limit", keys, at_least(0.6)),
-        *await past_closed_key(place, rounds=rounds),
+        *await past_closed_key(fresh_stores, rounds=rounds),
     ]
 
 
-async def past_closed_key(place: Place, *, rounds: int) -> list[Line]:
+async def past_closed_key(fresh_stores: FreshStores, *, rounds: int) -> list[Line]:
     """Time claims of single jobs, of keys and without, beside jobs of a closed key that were submitted before."""
     seconds: dict[tuple[bool, bool], list[float]] = {}
     engines = {}
     lines = []
     for is_closed in (False, True):
-        url = await place.fresh()
+        url = await fresh_stores.fresh()
         engines[is_closed] = engine_on(url)
     async with engines[False] as without, engines[True] as beside:
         await beside.limits.close(key_limit(_CLOSED), None, "bench", BY)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.drain import PAYLOAD, drain, engine_on, stage_for, start_worker
+from bench.drain import PAYLOAD, drain, engine_on, start_worker, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample
-from bench.places import Place
-from bench.workloads.lines import Line, at_least, rate
+from bench.workloads.results import Line, at_least, rate
 from rota.core.graph import NewNode, NodeParent, WorkflowId, planned
 from rota.core.submission import TAKES, NewJob, Takes
 from rota.engine import Engine
@@ -19,16 +19,16 @@ TYPE: Final = "suspends"
 FOLLOWER: Final = "passes_on"
 
 
-async def workflows(place: Place, *, jobs: int, rounds: int) -> list[Line]:
+async def workflows(fresh_stores: FreshStores, *, jobs: int, rounds: int) -> list[Line]:
     """Drain single jobs, chains and groups, in turn; as many jobs each."""
     number = max(jobs // GROUP, 1) * GROUP
     kinds = {"single": None, "chain": _submit_chains, "group": _submit_groups}
     rates: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(rounds):
         for kind, found in rates.items():
-            url = await place.fresh()
-            async with stage_for(url) as stage, engine_on(url) as engine:
-                start_worker(stage, "w", "--concurrency", str(SLOTS))
+            url = await fresh_stores.fresh()
+            async with system_for(url) as system, engine_on(url) as engine:
+                start_worker(system, "w", "--concurrency", str(SLOTS))
                 found.append(await drain(engine, number, TYPE, ["w"], kinds[kind]))
     samples = {name: Sample(tuple(found)) for name, found in rates.items()}
     single = samples["single"].median
@@ -44,8 +44,8 @@ async def _submit_chains(engine: Engine, number: int, job_type: str) -> None:
     for _ in range(number // CHAIN):
         first = NewNode("1", NewJob(engine.fresh_id(), job_type, PAYLOAD))
         rest = [
-            NewNode(str(place + 1), _follower(engine, Takes.RESULT), (NodeParent(place - 1),))
-            for place in range(1, CHAIN)
+            NewNode(str(position + 1), _follower(engine, Takes.RESULT), (NodeParent(position - 1),))
+            for position in range(1, CHAIN)
         ]
         await engine.workflows.submit(planned(WorkflowId(engine.fresh_id()), "chain", [first, *rest]))
 
@@ -53,7 +53,7 @@ async def _submit_chains(engine: Engine, number: int, job_type: str) -> None:
 async def _submit_groups(engine: Engine, number: int, job_type: str) -> None:
     """Submit groups whose callbacks count among the jobs."""
     for _ in range(number // GROUP):
-        parts = [NewNode(str(place), NewJob(engine.fresh_id(), job_type, PAYLOAD)) for place in range(GROUP - 1)]
+        parts = [NewNode(str(position), NewJob(engine.fresh_id(), job_type, PAYLOAD)) for position in range(GROUP - 1)]
         callback = NewNode("end", _follower(engine, Takes.RESULTS), tuple(map(NodeParent, range(GROUP - 1))))
         await engine.workflows.submit(planned(WorkflowId(engine.fresh_id()), "group", [*parts, callback]))
 

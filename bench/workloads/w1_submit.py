@@ -15,10 +15,10 @@ from contextlib import nullcontext
 from typing import Final
 
 from bench.ceilings import sqlite
-from bench.ceilings.measured import bare_on
-from bench.ground import Ground
+from bench.ceilings.measure import bare_on
+from bench.environment import BenchEnvironment
 from bench.measure import TURN
-from bench.systems.catalogue import Contender
+from bench.systems.registry import Candidate
 from bench.systems.session import Session, session
 from bench.workloads.protocol import Reading, Target, at_least
 
@@ -44,35 +44,35 @@ class Submit:
     title = "W1 submit"
     is_repeated = True
 
-    def suits(self, contender: Contender) -> bool:
+    def suits(self, candidate: Candidate) -> bool:
         # Who works is of no account here, so the same client is not measured twice.
-        return contender.name not in {"sqlite-one", "redis"}
+        return candidate.name not in {"sqlite-one", "redis"}
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        jobs = ground.sizes.jobs
-        with session(contender, ground, "submit") as system:
-            yield from self._one_by_one(contender, ground, system, "one_by_one", (ONE, ONE_BESIDE))
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
+        jobs = env.sizes.jobs
+        with session(candidate, env, "submit") as system:
+            yield from self._one_by_one(candidate, env, system, "one_by_one", (ONE, ONE_BESIDE))
             if system.description.get("has_plain_way"):
-                yield from self._one_by_one(contender, ground, system, "plainly", (PLAINLY, PLAINLY_BESIDE))
+                yield from self._one_by_one(candidate, env, system, "plainly", (PLAINLY, PLAINLY_BESIDE))
             if system.description["is_shared"]:
                 took = system.ask("together", first=jobs, count=jobs, callers=CALLERS)
-                yield self._reading(contender, CROWD, jobs, took)
+                yield self._reading(candidate, CROWD, jobs, took)
             if system.description["can_submit_many"]:
-                yield self._reading(contender, BULK, jobs, system.ask("in_bulk", first=2 * jobs, count=jobs))
+                yield self._reading(candidate, BULK, jobs, system.ask("in_bulk", first=2 * jobs, count=jobs))
 
     def _one_by_one(
-        self, contender: Contender, ground: Ground, system: Session, way: str, names: tuple[str, str]
+        self, candidate: Candidate, env: BenchEnvironment, system: Session, way: str, names: tuple[str, str]
     ) -> Iterator[Reading]:
-        jobs = ground.sizes.jobs
+        jobs = env.sizes.jobs
         alone = max(jobs // 5, 1)
         name, beside = names
         spent = spent_bare = spent_handed = 0.0
-        has_floor = (contender.name, name) == ("sqlite", ONE)
+        has_floor = (candidate.name, name) == ("sqlite", ONE)
         # Of all that are on the same store: whoever has to pause meanwhile finds the machine as cold.
         # The floor has a file of its own: each makes its log longer at first.
         with (
-            bare_on(contender.store, ground) as bare,
-            bare_on(contender.store, ground) if has_floor else nullcontext() as floor,
+            bare_on(candidate.store, env) as bare,
+            bare_on(candidate.store, env) if has_floor else nullcontext() as floor,
         ):
             system.ask(way, first=3 * jobs, count=20)
             for first in range(0, alone, TURN):
@@ -82,11 +82,11 @@ class Submit:
                     spent_bare += count / bare.single_commits(count)
                 if isinstance(floor, sqlite.Bare):
                     spent_handed += count / floor.handed_commits(count)
-        yield self._reading(contender, name, alone, spent)
+        yield self._reading(candidate, name, alone, spent)
         if bare is not None:
-            yield Reading(beside, spent_bare / spent, "x", TARGETS.get((contender.name, beside), ()))
+            yield Reading(beside, spent_bare / spent, "x", TARGETS.get((candidate.name, beside), ()))
         if spent_handed:
             yield Reading(LOOPS_FLOOR, spent_bare / spent_handed, "x")
 
-    def _reading(self, contender: Contender, what: str, jobs: int, seconds: float) -> Reading:
-        return Reading(what, jobs / seconds, "/s", TARGETS.get((contender.name, what), ()))
+    def _reading(self, candidate: Candidate, what: str, jobs: int, seconds: float) -> Reading:
+        return Reading(what, jobs / seconds, "/s", TARGETS.get((candidate.name, what), ()))

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bench.ground import Ground
-from bench.systems.catalogue import Contender
+from bench.environment import BenchEnvironment
 from bench.systems.processes import memory_of
+from bench.systems.registry import Candidate
 from bench.systems.session import Session, SystemFailed, session
 from bench.workloads.protocol import Reading, Target, at_least
 
@@ -30,19 +30,19 @@ class Drain:
     title = "W2 drain a backlog"
     is_repeated = True
 
-    def suits(self, contender: Contender) -> bool:  # noqa: ARG002 - everyone works
+    def suits(self, candidate: Candidate) -> bool:  # noqa: ARG002 - everyone works
         return True
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        jobs = ground.sizes.jobs
-        with session(contender, ground, "drain") as system:
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
+        jobs = env.sizes.jobs
+        with session(candidate, env, "drain") as system:
             verb = "in_bulk" if system.description["can_submit_many"] else "one_by_one"
             system.ask(verb, first=0, count=jobs)
             system.start_workers()
             starts = system.until_started(0, jobs, seconds=_DRAIN_SECONDS)
             last = max(starts)
             ended = max(last, until_recorded(system, jobs))
-            yield Reading("drain", jobs / (ended - min(starts)), "/s", TARGETS.get(contender.name, ()))
+            yield Reading("drain", jobs / (ended - min(starts)), "/s", TARGETS.get(candidate.name, ()))
             yield Reading("memory after", memory_of(system.worker_pids()).proportional, "MB")
 
 
@@ -56,5 +56,5 @@ def until_recorded(system: Session, jobs: int) -> float:
         if seen >= jobs:
             return time.monotonic()
         if time.monotonic() > give_up_at:
-            raise SystemFailed(f"{system.contender.name}: {seen} of {jobs} jobs ended, by its own record")
+            raise SystemFailed(f"{system.candidate.name}: {seen} of {jobs} jobs ended, by its own record")
         time.sleep(0.005)

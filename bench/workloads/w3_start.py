@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bench.ceilings.handover import handover, handover_once
-from bench.ground import Ground
+from bench.environment import BenchEnvironment
 from bench.measure import percentile
-from bench.systems.catalogue import Contender
+from bench.systems.registry import Candidate
 from bench.systems.session import session
 from bench.workloads.protocol import Reading, Target, at_most
 
@@ -35,22 +35,22 @@ class Start:
     title = "W3 submit to start"
     is_repeated = False
 
-    def suits(self, contender: Contender) -> bool:
-        return contender.name != "sqlite-one"
+    def suits(self, candidate: Candidate) -> bool:
+        return candidate.name != "sqlite-one"
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
         took: list[float] = []
         floor: list[float] = []
         once: list[float] = []
         with (
-            session(contender, ground, "idle") as system,
-            handover(contender.store, ground) as bare,
-            handover_once(contender.store, ground) as bare_once,
+            session(candidate, env, "idle") as system,
+            handover(candidate.store, env) as bare,
+            handover_once(candidate.store, env) as bare_once,
         ):
             system.start_workers()
             system.warm_up()
-            for first in range(0, ground.sizes.singles, _TURN):
-                count = min(_TURN, ground.sizes.singles - first)
+            for first in range(0, env.sizes.singles, _TURN):
+                count = min(_TURN, env.sizes.singles - first)
                 submitted = system.ask("spaced", first=first, count=count, gap=_GAP_SECONDS)
                 started = system.until_started(first, count, seconds=_WAIT_SECONDS)
                 took += [(start - begun) * 1000 for begun, start in zip(submitted, started, strict=True)]
@@ -59,7 +59,7 @@ class Start:
                 if bare_once is not None:
                     once += bare_once.measure(count, _GAP_SECONDS)
         for what, share in _SHARES:
-            yield Reading(what, percentile(took, share), "ms", TARGETS.get((contender.name, what), ()))
+            yield Reading(what, percentile(took, share), "ms", TARGETS.get((candidate.name, what), ()))
         if once:
             for what, share in _SHARES:
                 yield Reading(f"one bare commit, {what}", percentile(once, share), "ms")

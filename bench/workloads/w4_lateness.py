@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.disk import beside, disk_beside
-from bench.ground import Ground
+from bench.environment import BenchEnvironment
 from bench.measure import percentile
-from bench.systems.catalogue import Contender
+from bench.systems.registry import Candidate
 from bench.systems.session import session
 from bench.workloads.protocol import Reading, at_most
 
@@ -24,12 +24,12 @@ class Lateness:
     title = "W4 lateness of scheduled jobs"
     is_repeated = False
 
-    def suits(self, contender: Contender) -> bool:
-        return contender.name != "sqlite-one"
+    def suits(self, candidate: Candidate) -> bool:
+        return candidate.name != "sqlite-one"
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        count = ground.sizes.singles
-        with session(contender, ground, "idle") as system:
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
+        count = env.sizes.singles
+        with session(candidate, env, "idle") as system:
             if not system.description["can_submit_at"]:
                 return
             system.start_workers()
@@ -38,11 +38,11 @@ class Lateness:
             begin = time.time() + _AHEAD_SECONDS
             due = [begin + _WITHIN_SECONDS * number / count for number in range(count)]
             system.ask("at", first=0, whens=due)
-            with disk_beside(ground.folder) as syncs:
+            with disk_beside(env.folder) as syncs:
                 started = system.until_started(0, count, seconds=_WAIT_SECONDS)
             late = [(start + offset - when) * 1000 for when, start in zip(due, started, strict=True)]
             for what, share in (("p50", 0.5), ("p99", 0.99)):
-                targets = () if contender.is_peer else (at_most(_LIMITS[what]),)
+                targets = () if candidate.is_peer else (at_most(_LIMITS[what]),)
                 yield Reading(what, percentile(late, share), "ms", targets)
             # One that starts before its time is worse than one that is late.
             yield Reading("earliest", min(late), "ms")

@@ -7,10 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from bench.ground import Ground
-from bench.systems.catalogue import Contender
+from bench.environment import BenchEnvironment
 from bench.systems.processes import cpu_seconds, memory_of
 from bench.systems.protocol import Role
+from bench.systems.registry import Candidate
 from bench.systems.session import session
 from bench.workloads.protocol import Reading, at_most
 
@@ -20,28 +20,28 @@ class Idle:
     title = "W5 idle"
     is_repeated = False
 
-    def suits(self, contender: Contender) -> bool:
-        return contender.name != "sqlite-one"
+    def suits(self, candidate: Candidate) -> bool:
+        return candidate.name != "sqlite-one"
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        yield from self._watch(contender, ground, "idle", f"{ground.sizes.processes} workers")
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
+        yield from self._watch(candidate, env, "idle", f"{env.sizes.processes} workers")
         # Over HTTP it would be the same process as on SQLite.
-        if not contender.is_peer and not contender.is_http:
-            yield from self._watch(contender, ground, "alone", "all in one process")
+        if not candidate.is_peer and not candidate.is_http:
+            yield from self._watch(candidate, env, "alone", "all in one process")
 
-    def _watch(self, contender: Contender, ground: Ground, role: Role, name: str) -> Iterator[Reading]:
+    def _watch(self, candidate: Candidate, env: BenchEnvironment, role: Role, name: str) -> Iterator[Reading]:
         is_alone = role == "alone"
-        with session(contender, ground, role, is_counted=True) as system:
+        with session(candidate, env, role, is_counted=True) as system:
             if not system.start_workers():
                 return
             system.warm_up()
             # Who has just worked looks more often for a while whether there is more.
-            time.sleep(ground.sizes.settling_seconds)
+            time.sleep(env.sizes.settling_seconds)
             ours, servers = system.worker_pids(), system.server_pids()
             memory = memory_of(ours)
-            asked = ground.servers.asked(contender.store)
+            asked = env.servers.asked(candidate.store)
             before, theirs, begun = cpu_seconds(ours), cpu_seconds(servers), time.monotonic()
-            time.sleep(ground.sizes.idle_seconds)
+            time.sleep(env.sizes.idle_seconds)
             took = (time.monotonic() - begun) / 100
             # What processes share counts once, by PSS; one by itself is held to all that it maps.
             yield Reading(f"{name}: memory", memory.proportional, "MB")
@@ -52,7 +52,7 @@ class Idle:
             yield Reading(f"{name}: servers' CPU", (cpu_seconds(servers) - theirs) / took, "%")
             yield Reading(f"{name}: processes", memory.processes, "x")
             if asked is not None:
-                sent = (ground.servers.asked(contender.store) or 0) - asked
+                sent = (env.servers.asked(candidate.store) or 0) - asked
                 each = sent / (100 * took) / len((*system.workers, *system.services))
-                wanted = () if contender.is_peer else (at_most(1),)
+                wanted = () if candidate.is_peer else (at_most(1),)
                 yield Reading(f"{name}: queries of a process", each, "queries/s", wanted)

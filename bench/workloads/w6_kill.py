@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.ground import Ground
-from bench.systems.catalogue import Contender
+from bench.environment import BenchEnvironment
+from bench.systems.registry import Candidate
 from bench.systems.session import session
 from bench.workloads.protocol import Reading, at_least, at_most
 
@@ -23,33 +23,37 @@ class Kill:
     title = "W6 kill -9"
     is_repeated = False
 
-    def suits(self, contender: Contender) -> bool:
-        return contender.name != "sqlite-one"
+    def suits(self, candidate: Candidate) -> bool:
+        return candidate.name != "sqlite-one"
 
-    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        marks = ground.marks
-        with session(contender, ground, "crash") as system:
+    def measure(self, candidate: Candidate, env: BenchEnvironment) -> Iterator[Reading]:
+        start_times = env.start_times
+        with session(candidate, env, "crash") as system:
             system.start_workers()
             system.warm_up()
             system.ask("sleeping", first=0, count=_JOBS)
             give_up_at = time.monotonic() + _BUSY_SECONDS
-            while len(marks.notes("start")) < _SLOTS and not marks.notes("end") and time.monotonic() < give_up_at:
+            while (
+                len(start_times.notes("start")) < _SLOTS
+                and not start_times.notes("end")
+                and time.monotonic() < give_up_at
+            ):
                 time.sleep(0.005)
             system.kill_workers()
             killed_at = time.monotonic()
-            ended = marks.notes("end")
-            held = [number for number in marks.notes("start") if number not in ended]
+            ended = start_times.notes("end")
+            held = [number for number in start_times.notes("start") if number not in ended]
             system.start_workers()
-            while len(marks.notes("end")) < _JOBS and time.monotonic() < killed_at + ground.sizes.crash_seconds:
+            while len(start_times.notes("end")) < _JOBS and time.monotonic() < killed_at + env.sizes.crash_seconds:
                 time.sleep(0.1)
-            starts = marks.notes("start")
+            starts = start_times.notes("start")
         later = [[at - killed_at for at in starts[number] if at > killed_at] for number in held]
         again = [min(times) for times in later if times]
-        is_ours = not contender.is_peer
+        is_ours = not candidate.is_peer
         yield Reading("held when killed", len(held), "jobs")
         share = len(again) / len(held) if held else 1.0
         yield Reading("of these run again", share, "x", (at_least(1),) if is_ours else ())
         if again:
             yield Reading("the last of them after", max(again), "s", (at_most(20),) if is_ours else ())
-        lost = _JOBS - len(marks.notes("end"))
+        lost = _JOBS - len(start_times.notes("end"))
         yield Reading("never ended", lost, "jobs", (at_most(0),) if is_ours else ())

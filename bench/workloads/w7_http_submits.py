@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from bench.drain import ROOT, stage_for, start_api
+from bench.drain import ROOT, start_api, system_for
+from bench.fresh_stores import FreshStores
 from bench.measure import Sample
-from bench.places import Place
-from bench.workloads.lines import Line, at_least, at_most
-from journeys.stage import Stage
+from bench.workloads.results import Line, at_least, at_most
+from journeys.system import System
 
 CONNECTIONS: Final = 64
 DURABLE: Final = "durable"
@@ -36,15 +36,15 @@ class Seen:
     p99: float
 
 
-async def http_submits(place: Place, *, seconds: float, rounds: int) -> list[Line]:
-    """Ask the three servers in turn; only one of them runs at a time."""
+async def http_submits(fresh_stores: FreshStores, *, seconds: float, rounds: int) -> list[Line]:
+    """Measure the three servers in turn; only one of them runs at a time."""
     seen: dict[str, list[Seen]] = {BARE: [], FORGETFUL: [], DURABLE: []}
     for _ in range(rounds):
         for kind, found in seen.items():
-            url = await place.fresh()
-            async with stage_for(url) as stage, _serving(stage, kind):
-                await _load(stage.port, min(seconds, 1.0))
-                found.append(await _load(stage.port, seconds))
+            url = await fresh_stores.fresh()
+            async with system_for(url) as system, _serving(system, kind):
+                await _load(system.port, min(seconds, 1.0))
+                found.append(await _load(system.port, seconds))
     rates = {kind: Sample(tuple(one.rate for one in found)) for kind, found in seen.items()}
     slow = {kind: Sample(tuple(one.p99 for one in found)).median for kind, found in seen.items()}
     figures = {
@@ -61,16 +61,16 @@ async def http_submits(place: Place, *, seconds: float, rounds: int) -> list[Lin
 
 
 @asynccontextmanager
-async def _serving(stage: Stage, kind: str) -> AsyncIterator[None]:
+async def _serving(system: System, kind: str) -> AsyncIterator[None]:
     if kind == DURABLE:
-        await start_api(stage)
+        await start_api(system)
         yield
         return
     server = subprocess.Popen(  # noqa: ASYNC220 - it is only started
-        [sys.executable, "-m", "bench.http_floor", kind, str(stage.port)], cwd=ROOT, start_new_session=True
+        [sys.executable, "-m", "bench.http_baseline", kind, str(system.port)], cwd=ROOT, start_new_session=True
     )
     try:
-        await asyncio.to_thread(stage.until_up)
+        await asyncio.to_thread(system.until_up)
         yield
     finally:
         os.killpg(server.pid, signal.SIGKILL)
@@ -89,6 +89,6 @@ async def _load(port: int, seconds: float) -> Seen:
         command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{whole}s", "-s", script, url]
     running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     said, _ = await running.communicate()
-    told = json.loads(said.splitlines()[-1])
-    assert not told["errors"], f"{told['errors']:.0f} requests failed"
-    return Seen(told["requests"] / told["seconds"], told["p50"], told["p99"])
+    answer = json.loads(said.splitlines()[-1])
+    assert not answer["errors"], f"{answer['errors']:.0f} requests failed"
+    return Seen(answer["requests"] / answer["seconds"], answer["p50"], answer["p99"])

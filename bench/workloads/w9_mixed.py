@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.drain import engine_on, stage_for
+from bench.drain import engine_on, system_for
+from bench.fresh_stores import FreshStores
 from bench.http_client import JOB, Connection
 from bench.measure import percentile
-from bench.places import Place
-from bench.workloads.lines import Line, at_most, spread
+from bench.workloads.results import Line, at_most, spread
 from rota.core.job import Job
 from rota.engine import Engine
 from rota.ports.store import JobQuery
@@ -72,20 +72,20 @@ class Load:
         await connection.close()
 
 
-async def mixed(place: Place, *, seconds: float) -> list[Line]:
+async def mixed(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
     """Load a standalone process; how long jobs took comes from the store's own record."""
-    url = await place.fresh()
-    async with stage_for(url) as stage:
-        stage.start("standalone", "--store", url, "--port", str(stage.port), "--concurrency", "50")
-        await asyncio.to_thread(stage.until_up)
-        load = Load(stage.port)
+    url = await fresh_stores.fresh()
+    async with system_for(url) as system:
+        system.start("standalone", "--store", url, "--port", str(system.port), "--concurrency", "50")
+        await asyncio.to_thread(system.until_up)
+        load = Load(system.port)
         alone: dict[str, list[float]] = {}
         for kind in RATES:
             alone |= await load.run(max(seconds / 6, 1), kind)
-        disk = await asyncio.to_thread(bare_syncs, stage.folder)
+        disk = await asyncio.to_thread(bare_syncs, system.folder)
         begun = time.time()
         together = await load.run(seconds, *RATES)
-        disk += await asyncio.to_thread(bare_syncs, stage.folder)
+        disk += await asyncio.to_thread(bare_syncs, system.folder)
         async with engine_on(url) as engine:
             jobs = await _since(engine, begun)
     assert not load.errors, f"{load.errors} requests failed"
@@ -94,7 +94,7 @@ async def mixed(place: Place, *, seconds: float) -> list[Line]:
 
 
 def bare_syncs(folder: Path, number: int = 200) -> list[float]:
-    """Time what every commit waits for: without it nobody can tell a slow server from a slow disk."""
+    """Time what every commit waits for: without it a slow server cannot be distinguished from a slow disk."""
     times = []
     with (folder / "bare").open("wb", buffering=0) as file:
         for _ in range(number):
@@ -106,7 +106,7 @@ def bare_syncs(folder: Path, number: int = 200) -> list[float]:
 
 
 async def _since(engine: Engine, begun: float) -> list[Job]:
-    """Give the jobs of the load, once all have ended."""
+    """Return the jobs of the load, once all have ended."""
     found: list[Job] = []
     while True:
         page = await engine.find(JobQuery(limit=500, before=found[-1].id if found else None))

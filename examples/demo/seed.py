@@ -300,7 +300,7 @@ class Past:
             await self._settle(leased, outcome, at + timedelta(seconds=1 + kind.seconds))
 
     async def _make_waiting(self) -> None:
-        """Leave jobs that wait: for their time, for a worker that nobody runs, and in a paused queue."""
+        """Leave jobs that wait: for their time, for a worker that does not run, and in a paused queue."""
         for number in range(24):
             at = self._now - timedelta(minutes=90 - number)
             await self._insert(self._new(Kind("transcode_video", "video", 1, 60.0), at), at)

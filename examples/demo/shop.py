@@ -1,4 +1,4 @@
-"""The demo app with schedules that fire all the time, for `make run` and `make demo`: the same shop, in business.
+"""The demo app with schedules that fire all the time, for `make run` and `make demo`: the tasks of tasks.py and more.
 
 Jobs of several kinds begin within seconds of the start: quick ones, slow ones with progress and a log, some that fail
 and are tried again, and a few that fail for good.
@@ -36,7 +36,7 @@ async def resize_images(count: int = 120) -> dict[str, int]:
 
 @app.task(every="15s", queue="orders", retry=Retry(3, base=2, cap=20))
 async def sync_stock(warehouse: str = "north") -> int:
-    """Pretend to ask a warehouse for its stock; its server is slow and sometimes away."""
+    """Simulate a request to a warehouse whose server is slow and sometimes unavailable."""
     await asyncio.sleep(random.uniform(0.1, 1.5))  # noqa: S311 - a demo
     if random.random() < 1 / 5:  # noqa: S311
         raise TimeoutError(f"warehouse {warehouse!r} did not answer within 1.5 s")

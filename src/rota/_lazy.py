@@ -22,11 +22,11 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
-            found = getattr(import_module(module_of[name]), name)
+            value = getattr(import_module(module_of[name]), name)
         except AttributeError as error:
             # Python would report an AttributeError as a missing name and hide the cause.
             raise ImportError(f"cannot load {name!r} from {package!r}: {error}", name=package) from error
-        setattr(sys.modules[package], name, found)
-        return found
+        setattr(sys.modules[package], name, value)
+        return value
 
     return find

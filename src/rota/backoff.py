@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class JitteredBackoff:
-    """The delay before the next try; it doubles with each failure."""
+    """The delay before the next attempt; it doubles with each failure."""
 
     def __init__(self, rng: Callable[[], float], *, shortest: float = 0.05, longest: float = 5.0) -> None:
         self._rng = rng

@@ -1,8 +1,8 @@
 """Batching: concurrent calls of one verb share one call to a store on a server, or to the engine.
 
 While a batch is being served, new calls are collected, and all of them form the next batch. No call waits to fill a
-batch: under load batches fill by themselves, and a lone call is served at once. So many small callers cost the server
-as few commits as one big caller.
+batch: under load batches fill by themselves, and a lone call is served at once. So a thousand callers of single items
+cost the server as few commits as one caller of a large batch.
 
 Failures: if the store is unavailable, every call of the batch gets that error, since it is unknown whether the batch
 took effect. Any other error belongs to one request, so each call is served again by itself, and one bad request cannot
@@ -10,8 +10,8 @@ fail the others. A call that is cancelled before its batch began is left out; la
 dropped.
 
 A task per batch costs a lone caller a good part of its time. A batcher that is `prompt` serves a lone call in the
-caller's own task instead; if the caller is cancelled, the call is broken off, and it is unknown how far it came. That
-suits submissions, which can be repeated, but not settlements, which must not be lost.
+caller's own task instead; if the caller is cancelled, the call is aborted, and it is unknown whether it took effect.
+That suits submissions, which can be repeated, but not settlements, which must not be lost.
 """
 
 from __future__ import annotations

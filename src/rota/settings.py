@@ -169,19 +169,19 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "namespace": Option(
         namespace_name, "the namespace that a process, a client or a command works in; empty for the default one"
     ),
-    "broker": Option(text, "what carries work to workers: empty for the store itself", {"REDIS_URL": text}),
+    "broker": Option(text, "the broker that notifies workers: empty for the store itself", {"REDIS_URL": text}),
     "coordinator": Option(
         text,
-        "what elects the leader among schedulers: etcd://host:2379, local, or empty for the store",
+        "the coordinator that elects the leader among schedulers: etcd://host:2379, local, or empty for the store",
         {"ETCD_ENDPOINTS": text},
     ),
     "host": Option(text, "the address the API listens on", {"HTTP_ADDR": host_of}),
     "port": Option(port_of, "the port the API listens on", {"PORT": port_of, "HTTP_ADDR": port_of}),
-    "token": Option(text, "the bearer token that every request must bring; empty for none", is_secret=True),
+    "token": Option(text, "the bearer token that every request must send; empty for none", is_secret=True),
     "tls_cert": Option(text, "the file with the TLS certificate and its chain (PEM) of all ports that listen"),
     "tls_key": Option(text, "the file with its key (PEM); empty if the key is in the same file"),
     "tls_client_ca": Option(
-        text, "the authority (PEM) that must have signed the certificates of clients; empty asks for none"
+        text, "the authority (PEM) that must have signed the certificates of clients; empty to require none"
     ),
     "behind_proxy": Option(
         networks,
@@ -382,16 +382,16 @@ def _in_files(folder: Path | None) -> Iterator[Finding]:
 
 def _table(path: Path, names: tuple[str, ...]) -> Mapping[str, Any]:
     try:
-        found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path.name} cannot be read: {error}") from None
     for name in names:
-        found = found.get(name, {})
-        if not isinstance(found, dict):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
             raise InvalidSetting(f"{path.name}: [{'.'.join(names)}] is not a table of settings", field=name)
-    return dict(found)
+    return dict(table)
 
 
 def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # noqa: ANN401

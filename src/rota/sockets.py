@@ -1,8 +1,8 @@
 """TCP socket options by which the kernel detects half-open connections; and limits of HTTP responses.
 
-A connection is half-open when its peer is gone without closing it: a host lost its power, a firewall dropped the
-connection. Keepalive probes detect an idle one, the user timeout one with unacknowledged data, both within
-`SILENT_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own as well.
+A connection is half-open when its peer has disappeared without closing it: a host lost its power, a firewall dropped
+the connection. Keepalive probes detect an idle one, the user timeout one with unacknowledged data, both within
+`HALF_OPEN_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own as well.
 
 The limits are here because the Python client and the command line share them.
 """
@@ -20,7 +20,7 @@ LARGEST_ANSWER: Final = 33_554_432
 #: How long the parts of a response may take to arrive, after its first one.
 LONGEST_SECONDS: Final = 30.0
 #: How long a peer may not answer the kernel until its connection is closed.
-SILENT_SECONDS: Final = 9
+HALF_OPEN_SECONDS: Final = 9
 _IDLE_SECONDS: Final = 5
 _INTERVAL_SECONDS: Final = 2
 
@@ -29,8 +29,8 @@ def _tcp_options() -> dict[int, int]:
     options = {
         "TCP_KEEPIDLE": _IDLE_SECONDS,
         "TCP_KEEPINTVL": _INTERVAL_SECONDS,
-        "TCP_KEEPCNT": (SILENT_SECONDS - _IDLE_SECONDS) // _INTERVAL_SECONDS,
-        "TCP_USER_TIMEOUT": SILENT_SECONDS * 1000,
+        "TCP_KEEPCNT": (HALF_OPEN_SECONDS - _IDLE_SECONDS) // _INTERVAL_SECONDS,
+        "TCP_USER_TIMEOUT": HALF_OPEN_SECONDS * 1000,
     }
     return {getattr(socket, name): value for name, value in options.items() if hasattr(socket, name)}
 
@@ -49,7 +49,7 @@ def keep_alive(raw: Any) -> None:  # noqa: ANN401 - a socket, or a loop's substi
     _set(raw, [option for option in OPTIONS if option[1] != getattr(socket, "TCP_USER_TIMEOUT", None)])
 
 
-def notice_silence(raw: Any) -> None:  # noqa: ANN401 - a socket, or a loop's substitute for one
+def detect_half_open(raw: Any) -> None:  # noqa: ANN401 - a socket, or a loop's substitute for one
     """Set all options on a socket; does nothing for a socket that is closed or not TCP."""
     _set(raw, OPTIONS)
 
@@ -62,7 +62,7 @@ def _set(raw: Any, options: Iterable[tuple[int, int, int]]) -> None:  # noqa: AN
             raw.setsockopt(*option)
 
 
-def notice_silence_of(transport: Any) -> None:  # noqa: ANN401 - drivers leave theirs untyped
+def detect_half_open_on(transport: Any) -> None:  # noqa: ANN401 - drivers leave theirs untyped
     """Set the options on the socket of a transport."""
     if transport is not None:
-        notice_silence(transport.get_extra_info("socket"))
+        detect_half_open(transport.get_extra_info("socket"))

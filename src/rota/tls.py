@@ -35,8 +35,8 @@ class ServerFiles:
     @property
     def versions(self) -> tuple[tuple[int, int], ...]:
         """Inode and time of change of each file, which differ after a file was replaced."""
-        found = [os.stat(path) for path in (self.cert, self.key, self.client_ca) if path]  # noqa: PTH116 - three calls
-        return tuple((one.st_ino, one.st_mtime_ns) for one in found)
+        stats = [os.stat(path) for path in (self.cert, self.key, self.client_ca) if path]  # noqa: PTH116 - three calls
+        return tuple((one.st_ino, one.st_mtime_ns) for one in stats)
 
     def context(self) -> ssl.SSLContext:
         """Make the context of new connections."""

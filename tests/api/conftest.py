@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.staging import Stage, served, staged
+from api.environment import ApiEnvironment, api_environment, served
 
 
 @pytest.fixture(autouse=True)
@@ -18,17 +18,17 @@ def unlogged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with staged() as stage:
-        yield stage
+async def env() -> AsyncIterator[ApiEnvironment]:
+    async with api_environment() as env:
+        yield env
 
 
 @pytest.fixture
-def client(stage: Stage) -> httpx.AsyncClient:
-    return stage.client
+def client(env: ApiEnvironment) -> httpx.AsyncClient:
+    return env.client
 
 
 @pytest.fixture
-async def remote(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
+async def remote(env: ApiEnvironment) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(env.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
         yield client

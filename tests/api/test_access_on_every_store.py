@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from api.staging import HERE, Stage
+from api.environment import HERE, ApiEnvironment
 from api.test_auth import ask, bearer
-from building import ManualClock
+from builders import ManualClock
 from rota.api import ApiKey, ApiSettings, create_app
 from rota.api.auth import PUBLIC_PATHS
 from rota.api.routes import ROUTES
@@ -31,7 +31,9 @@ BY_PATH = {"queue", "job", "schedule", "none"}
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def env(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ApiEnvironment]:
     if request.param == "sqlite":
         async with _staged(str(tmp_path_factory.mktemp("access") / "rota.db")) as one:
             yield one
@@ -44,58 +46,56 @@ async def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 @asynccontextmanager
-async def _staged(url: str) -> AsyncIterator[Stage]:
+async def _staged(url: str) -> AsyncIterator[ApiEnvironment]:
     store = await open_store(url)
     broker = InStoreBroker(store)
     engine = Engine(store, broker)
     await engine.upkeep.timetable()
     api = create_app(engine, settings=ApiSettings(keys=(ApiKey.of("token", ROOT),)))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url=HERE) as client:
-        yield Stage(ManualClock(), store, engine, api, client)
+        yield ApiEnvironment(ManualClock(), store, engine, api, client)
     await api.aclose()
     await broker.close()
     await store.close()
 
 
-async def created(stage: Stage, name: str, **fields: object) -> tuple[str, str]:
-    token, secret = await stage.engine.tokens.create(TokenDraft(name, **fields), Actor("ann"))  # type: ignore[arg-type]
+async def created(env: ApiEnvironment, name: str, **fields: object) -> tuple[str, str]:
+    token, secret = await env.engine.tokens.create(TokenDraft(name, **fields), Actor("ann"))  # type: ignore[arg-type]
     return token.id, secret
 
 
 async def test_every_route_opens_to_the_tokens_with_its_action_and_to_no_other(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    env: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.api.token_cache.MOST_FAILURES", 1_000_000)
-    secrets = {role: (await created(stage, role, role=role))[1] for role in ROLES}
-    revoked = (await created(stage, "revoked", role="admin"))[1]
-    await stage.engine.tokens.revoke("revoked", Actor("ann"))
-    expired_id, expired = await created(
-        stage, "expired", role="admin", expires_at=datetime.now(UTC) + timedelta(hours=1)
-    )
-    (token,) = await stage.store.tokens(ids=[expired_id])
-    await stage.store.put_tokens([replace(token, expires_at=datetime.now(UTC) - timedelta(seconds=1))])
+    secrets = {role: (await created(env, role, role=role))[1] for role in ROLES}
+    revoked = (await created(env, "revoked", role="admin"))[1]
+    await env.engine.tokens.revoke("revoked", Actor("ann"))
+    expired_id, expired = await created(env, "expired", role="admin", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    (token,) = await env.store.tokens(ids=[expired_id])
+    await env.store.put_tokens([replace(token, expires_at=datetime.now(UTC) - timedelta(seconds=1))])
     wrong = secrets["admin"][:-1] + ("0" if secrets["admin"][-1] != "0" else "1")
     asked = 0
     for route in ROUTES:
         where = f"{route.method} {route.path}"
         is_open = route.path in PUBLIC_PATHS
         for headers in ({}, bearer(wrong), bearer(expired), bearer(revoked)):
-            assert (await ask(stage, route, headers) == 401) != is_open, where
+            assert (await ask(env, route, headers) == 401) != is_open, where
             asked += 1
         for role, secret in secrets.items():
-            status = await ask(stage, route, bearer(secret))
+            status = await ask(env, route, bearer(secret))
             may = is_open or route.action is Action.SIGNED_IN or route.action in ROLES[role]
             assert (status not in {401, 403}) == may, (where, role, status)
             asked += 1
     assert asked == len(ROUTES) * (4 + len(ROLES))
 
 
-async def test_a_token_for_another_queue_reaches_nothing_by_a_path(stage: Stage) -> None:
-    _, secret = await created(stage, "elsewhere", role="admin", queues=("elsewhere",))
-    answer = await stage.client.post("/v1/jobs", json={"queue": "mail"}, headers=ADMIN)
+async def test_a_token_for_another_queue_reaches_nothing_by_a_path(env: ApiEnvironment) -> None:
+    _, secret = await created(env, "elsewhere", role="admin", queues=("elsewhere",))
+    answer = await env.client.post("/v1/jobs", json={"queue": "mail"}, headers=ADMIN)
     job_id = answer.json()["id"]
     draft = {"name": "daily", "cron": "@every 1h", "job": {"type": "x", "queue": "mail"}}
-    made = await stage.client.post("/v1/schedules", json=draft, headers=ADMIN)
+    made = await env.client.post("/v1/schedules", json=draft, headers=ADMIN)
     assert made.status_code == 201, made.text
     asked = 0
     for route in ROUTES:
@@ -103,7 +103,7 @@ async def test_a_token_for_another_queue_reaches_nothing_by_a_path(stage: Stage)
             continue
         name = {"queue": "mail", "schedule": "daily"}.get(route.queue_check.value, job_id)
         path = route.path.replace("{id}", name).replace("{name}", name)
-        response = await stage.client.request(route.method, path, headers=bearer(secret))
+        response = await env.client.request(route.method, path, headers=bearer(secret))
         assert response.status_code in {403, 404}, (route.method, path, response.text)
         asked += 1
     assert asked > 20

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.staging import HERE, Stage, problem_of, served, staged
-from building import HOUR
+from api.environment import HERE, ApiEnvironment, api_environment, problem_of, served
+from builders import HOUR
 from rota.api import ApiKey, ApiSettings
 from rota.api.auth import PUBLIC_PATHS
 from rota.api.router import Route
@@ -22,17 +22,17 @@ KEYS = tuple(ApiKey.of(role, token, ROLES[role]) for role, token in TOKENS.items
 
 
 @pytest.fixture
-async def guarded() -> AsyncIterator[Stage]:
-    async with staged(ApiSettings(keys=KEYS)) as stage:
-        yield stage
+async def guarded() -> AsyncIterator[ApiEnvironment]:
+    async with api_environment(ApiSettings(keys=KEYS)) as env:
+        yield env
 
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
-    """Ask for a route and give the status; a stream is not followed further than that."""
+async def ask(env: ApiEnvironment, route: Route, headers: dict[str, str]) -> int:
+    """Send a request to a route and return the status; a stream is not read further."""
     path = route.path.replace("{id}", "0000000000001").replace("{name}", "mail")
     started = asyncio.get_running_loop().create_future()
 
@@ -58,7 +58,7 @@ async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
         "client": ("203.0.113.9", 5),
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
     }
-    task = asyncio.create_task(stage.api(scope, receive, send))  # type: ignore[arg-type]
+    task = asyncio.create_task(env.api(scope, receive, send))  # type: ignore[arg-type]
     status: int = await started
     waits.set()
     await task
@@ -66,7 +66,9 @@ async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_route_opens_to_the_roles_with_its_action_and_to_no_other(guarded: Stage, route: Route) -> None:
+async def test_a_route_opens_to_the_roles_with_its_action_and_to_no_other(
+    guarded: ApiEnvironment, route: Route
+) -> None:
     is_open = route.path in PUBLIC_PATHS
     assert (await ask(guarded, route, {}) != 401) == is_open
     assert (await ask(guarded, route, bearer("wrong")) != 401) == is_open
@@ -78,7 +80,7 @@ async def test_a_route_opens_to_the_roles_with_its_action_and_to_no_other(guarde
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_route_is_closed_to_expired_and_revoked_tokens(guarded: Stage, route: Route) -> None:
+async def test_a_route_is_closed_to_expired_and_revoked_tokens(guarded: ApiEnvironment, route: Route) -> None:
     draft = TokenDraft("a", "admin", expires_at=guarded.clock() + HOUR)
     _, expired = await guarded.engine.tokens.create(draft, Actor("ann"))
     _, revoked = await guarded.engine.tokens.create(TokenDraft("b", "admin"), Actor("ann"))
@@ -90,8 +92,8 @@ async def test_a_route_is_closed_to_expired_and_revoked_tokens(guarded: Stage, r
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_a_read_only_server_refuses_what_changes_something(route: Route) -> None:
-    async with staged(ApiSettings(keys=KEYS, read_only=True)) as stage:
-        status = await ask(stage, route, bearer(TOKENS["admin"]))
+    async with api_environment(ApiSettings(keys=KEYS, read_only=True)) as env:
+        status = await ask(env, route, bearer(TOKENS["admin"]))
         is_change = route.action not in {Action.PUBLIC, Action.SIGNED_IN} and not route.action.endswith(".read")
         assert (status == 403) == is_change
         assert is_change or route.method == "GET" or route.path in {"/v1/schedules:preview", "/v1/session"}
@@ -128,7 +130,7 @@ TRICKS = [
 
 
 @pytest.mark.parametrize("path", TRICKS)
-async def test_a_trick_with_the_path_opens_nothing(guarded: Stage, path: str) -> None:
+async def test_a_trick_with_the_path_opens_nothing(guarded: ApiEnvironment, path: str) -> None:
     async with served(guarded.api) as address:
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -140,12 +142,12 @@ async def test_a_trick_with_the_path_opens_nothing(guarded: Stage, path: str) ->
     assert status == b"401"
 
 
-async def test_an_unknown_path_asks_for_a_key_before_it_says_so(guarded: Stage) -> None:
+async def test_an_unknown_path_asks_for_a_key_before_it_says_so(guarded: ApiEnvironment) -> None:
     problem_of(await guarded.client.get("/v1/nothing"), 401)
     problem_of(await guarded.client.get("/v1/nothing", headers=bearer(TOKENS["viewer"])), 404)
 
 
-async def test_refusals_are_all_alike(guarded: Stage) -> None:
+async def test_refusals_are_all_alike(guarded: ApiEnvironment) -> None:
     presented = [b"Bearer x", "Bearer é".encode(), b"Bearer \xff", b"Bearer", b"", b"Bearer  " + b"x" * 5_000]
     answers = [await guarded.client.get("/v1/jobs")]
     answers += [await guarded.client.get("/v1/jobs", headers={b"authorization": one}) for one in presented]
@@ -154,27 +156,27 @@ async def test_refusals_are_all_alike(guarded: Stage) -> None:
 
 
 async def test_metrics_are_open_to_this_machine_only() -> None:
-    async with staged(ApiSettings(keys=KEYS)) as stage:
+    async with api_environment(ApiSettings(keys=KEYS)) as env:
         for address, headers, status in (
             ("127.0.0.1", {}, 200),
             ("::1", {}, 200),
             ("127.0.0.1", {"X-Forwarded-For": "203.0.113.9"}, 401),
             ("203.0.113.9", {}, 401),
         ):
-            transport = httpx.ASGITransport(app=stage.api, client=(address, 5))
+            transport = httpx.ASGITransport(app=env.api, client=(address, 5))
             async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
                 assert (await client.get("/metrics", headers=headers)).status_code == status
 
 
 async def test_the_name_of_the_key_stands_in_the_ledger_and_keeps_idempotency_apart() -> None:
     keys = (ApiKey.of("ann", "t1", key_scope="ann"), ApiKey.of("bob", "t2", key_scope="bob"))
-    async with staged(ApiSettings(keys=keys)) as stage:
+    async with api_environment(ApiSettings(keys=keys)) as env:
         request = {"idempotency_key": "k"}
-        first = await stage.client.post("/jobs", json=request, headers=bearer("t1"))
-        second = await stage.client.post("/jobs", json=request, headers=bearer("t2"))
+        first = await env.client.post("/jobs", json=request, headers=bearer("t1"))
+        second = await env.client.post("/jobs", json=request, headers=bearer("t2"))
         assert (first.status_code, second.status_code) == (201, 201)
-        await stage.client.delete(f"/jobs/{first.json()['id']}", headers=bearer("t1"))
-        entry = (await stage.client.get("/v1/events", headers=bearer("t2"))).json()["items"][0]
+        await env.client.delete(f"/jobs/{first.json()['id']}", headers=bearer("t1"))
+        entry = (await env.client.get("/v1/events", headers=bearer("t2"))).json()["items"][0]
         assert entry["actor"] == "ann"
 
 
@@ -190,9 +192,11 @@ async def test_the_name_of_the_key_stands_in_the_ledger_and_keeps_idempotency_ap
         {"Host": "localhost.evil.example:80"},
     ],
 )
-async def test_a_page_of_another_site_cannot_reach_a_server_without_keys(stage: Stage, headers: dict[str, str]) -> None:
+async def test_a_page_of_another_site_cannot_reach_a_server_without_keys(
+    env: ApiEnvironment, headers: dict[str, str]
+) -> None:
     for method, path in (("POST", "/jobs"), ("GET", "/next-job"), ("GET", "/livez")):
-        problem_of(await stage.client.request(method, path, headers=headers), 403)
+        problem_of(await env.client.request(method, path, headers=headers), 403)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +210,12 @@ async def test_a_page_of_another_site_cannot_reach_a_server_without_keys(stage: 
         {"Sec-Fetch-Site": "none"},
     ],
 )
-async def test_this_machine_is_served_under_its_own_names(stage: Stage, headers: dict[str, str]) -> None:
-    assert (await stage.client.get("/livez", headers=headers)).status_code == 200
+async def test_this_machine_is_served_under_its_own_names(env: ApiEnvironment, headers: dict[str, str]) -> None:
+    assert (await env.client.get("/livez", headers=headers)).status_code == 200
 
 
 async def test_any_name_is_served_when_told_so_or_with_a_key() -> None:
     for settings in (ApiSettings(serves_any_host=True), ApiSettings(keys=KEYS)):
-        async with staged(settings) as stage:
+        async with api_environment(settings) as env:
             headers = {"Host": "scheduler:8080", **bearer(TOKENS["viewer"])}
-            assert (await stage.client.get("/stats", headers=headers)).status_code == 200
+            assert (await env.client.get("/stats", headers=headers)).status_code == 200

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from api.staging import Stage, fields_of, problem_of
+from api.environment import ApiEnvironment, fields_of, problem_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -103,10 +103,10 @@ async def test_what_is_not_json_is_a_bad_request(client: httpx.AsyncClient, path
 
 
 @pytest.mark.parametrize(("body", "field"), WRONG, ids=lambda value: value[:60] if isinstance(value, bytes) else value)
-async def test_a_wrong_value_is_named(stage: Stage, body: bytes, field: str) -> None:
-    problem = problem_of(await stage.client.post("/jobs", content=body, headers=JSON), 422)
+async def test_a_wrong_value_is_named(env: ApiEnvironment, body: bytes, field: str) -> None:
+    problem = problem_of(await env.client.post("/jobs", content=body, headers=JSON), 422)
     assert fields_of(problem) == {field}
-    assert (await stage.client.get("/jobs")).json() == []
+    assert (await env.client.get("/jobs")).json() == []
 
 
 REMEDIES = [
@@ -169,7 +169,9 @@ async def test_an_error_shows_no_value_that_may_be_secret(client: httpx.AsyncCli
 
 
 async def test_so_many_errors_are_listed_and_no_more(client: httpx.AsyncClient) -> None:
-    """For each of ten thousand unknown names all known ones were compared with it: 2.3 s, while nobody was served."""
+    """For each of ten thousand unknown names all known ones were compared with it: 2.3 s, while no other request was
+    served.
+    """
     wrong = {f"priorit{number}": 1 for number in range(1_000)}
     problem = problem_of(await client.post("/v1/jobs", json=wrong), 422)
     assert len(problem["errors"]) == 21
@@ -204,50 +206,50 @@ async def test_all_wrong_fields_are_named_at_once(client: httpx.AsyncClient) -> 
 
 @pytest.mark.parametrize("depth", [66, 1_000, 100_000])
 @pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])
-async def test_too_deep_is_refused(stage: Stage, depth: int, brackets: tuple[bytes, bytes]) -> None:
+async def test_too_deep_is_refused(env: ApiEnvironment, depth: int, brackets: tuple[bytes, bytes]) -> None:
     inner = brackets[0] * depth + b"1" + brackets[1] * depth
-    problem = problem_of(await stage.client.post("/jobs", content=b'{"payload":' + inner + b"}", headers=JSON), 422)
+    problem = problem_of(await env.client.post("/jobs", content=b'{"payload":' + inner + b"}", headers=JSON), 422)
     assert problem["code"] == ("too_many_keys" if depth > 10_000 and brackets[0] == b'{"a":' else "too_deep")
 
 
 @pytest.mark.parametrize(("levels", "status"), [(62, 201), (63, 201), (64, 422)])
-async def test_the_depth_has_an_exact_limit(stage: Stage, levels: int, status: int) -> None:
+async def test_the_depth_has_an_exact_limit(env: ApiEnvironment, levels: int, status: int) -> None:
     """The object of the request is a level itself."""
     body = b'{"payload":' + b"[" * levels + b"]" * levels + b"}"
-    assert (await stage.client.post("/jobs", content=body, headers=JSON)).status_code == status
+    assert (await env.client.post("/jobs", content=body, headers=JSON)).status_code == status
 
 
-async def test_many_brackets_side_by_side_are_not_deep(stage: Stage) -> None:
-    assert (await stage.submit(payload=[[]] * 500))["payload"] == [[]] * 500
+async def test_many_brackets_side_by_side_are_not_deep(env: ApiEnvironment) -> None:
+    assert (await env.submit(payload=[[]] * 500))["payload"] == [[]] * 500
 
 
 @pytest.mark.parametrize(("names", "status"), [(9_998, 201), (9_999, 201), (10_000, 422)])
-async def test_the_names_have_an_exact_limit(stage: Stage, names: int, status: int) -> None:
+async def test_the_names_have_an_exact_limit(env: ApiEnvironment, names: int, status: int) -> None:
     """`payload` is a name itself."""
-    response = await stage.client.post("/jobs", json={"payload": {str(number): 1 for number in range(names)}})
+    response = await env.client.post("/jobs", json={"payload": {str(number): 1 for number in range(names)}})
     assert response.status_code == status
 
 
-async def test_quotes_and_colons_in_text_are_no_names(stage: Stage) -> None:
+async def test_quotes_and_colons_in_text_are_no_names(env: ApiEnvironment) -> None:
     payload = {"url": "http://a:1/b:c", "same": [{"url": ":"}, {"url": ':"\\"'}], "é\\": '"\u0000"', "": ""}
-    assert (await stage.submit(payload=payload))["payload"] == payload
+    assert (await env.submit(payload=payload))["payload"] == payload
 
 
 @pytest.mark.parametrize(("extra", "status"), [(-1, 201), (0, 201), (1, 413)])
-async def test_the_body_has_an_exact_limit(stage: Stage, extra: int, status: int) -> None:
+async def test_the_body_has_an_exact_limit(env: ApiEnvironment, extra: int, status: int) -> None:
     empty = len(b'{"payload":""}')
     body = b'{"payload":"' + b"a" * (1_048_576 - empty + extra) + b'"}'
-    assert (await stage.client.post("/jobs", content=body, headers=JSON)).status_code == status
+    assert (await env.client.post("/jobs", content=body, headers=JSON)).status_code == status
 
 
-async def test_a_body_without_a_length_is_limited_too(stage: Stage) -> None:
+async def test_a_body_without_a_length_is_limited_too(env: ApiEnvironment) -> None:
     from collections.abc import AsyncIterator  # noqa: PLC0415
 
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b"a" * 100_000
 
-    problem_of(await stage.client.post("/jobs", content=chunks(), headers=JSON), 413)
+    problem_of(await env.client.post("/jobs", content=chunks(), headers=JSON), 413)
 
 
 @pytest.mark.parametrize(
@@ -304,13 +306,13 @@ async def test_compressed_bodies_are_refused(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("text", ["", '[]:{}" \\', "\\\\"])
 async def test_arrays_and_objects_beyond_the_limit_are_refused_and_brackets_in_strings_do_not_count(
-    stage: Stage, text: str
+    env: ApiEnvironment, text: str
 ) -> None:
     strings = json.dumps([text * 3_000]).encode()
     too_many = b'{"payload":[' + strings + b",[]" * 250_000 + b"]}"
-    response = await stage.client.post("/v1/jobs", content=too_many, headers={"content-type": "application/json"})
+    response = await env.client.post("/v1/jobs", content=too_many, headers={"content-type": "application/json"})
     assert (response.status_code, response.json()["code"]) == (422, "too_many_containers")
     assert "250003 arrays and objects; 250000 are allowed" in response.json()["detail"]
     allowed = b'{"type":"mail","payload":[' + json.dumps("[{:" * 90_000).encode() + b",[]" * 200_000 + b"]}"
-    response = await stage.client.post("/v1/jobs", content=allowed, headers={"content-type": "application/json"})
+    response = await env.client.post("/v1/jobs", content=allowed, headers={"content-type": "application/json"})
     assert response.status_code == 201, response.text

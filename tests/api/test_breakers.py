@@ -1,4 +1,4 @@
-"""Circuit breakers over HTTP: what workers report, what submissions ask for, and what is refused."""
+"""Circuit breakers over HTTP: reports of workers, options of submissions, and refusals."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from typing import Any
 
 import pytest
 
-from api.staging import Stage, body_of, problem_of
-from building import SECOND
+from api.environment import ApiEnvironment, body_of, problem_of
+from builders import SECOND
 from rota.core.breaker import BreakerRule, CircuitBreaker
 
 STRIPE = CircuitBreaker("stripe", BreakerRule(least=2), tasks=(("shop", "mail"),))
 
 
-async def _report(stage: Stage, jobs: list[dict[str, Any]], **fields: Any) -> None:  # noqa: ANN401 - any field
+async def _report(env: ApiEnvironment, jobs: list[dict[str, Any]], **fields: Any) -> None:  # noqa: ANN401 - any field
     reports = [{"id": job["id"], "fence": job["fence"], **fields} for job in jobs]
-    body_of(await stage.client.post("/v1/leases:settle", json={"reports": reports}))
+    body_of(await env.client.post("/v1/leases:settle", json={"reports": reports}))
 
 
-async def test_what_workers_report_opens_and_closes_a_breaker(stage: Stage) -> None:
-    await stage.store.put_breaker(STRIPE)
+async def test_what_workers_report_opens_and_closes_a_breaker(env: ApiEnvironment) -> None:
+    await env.store.put_breaker(STRIPE)
     for _ in range(3):
-        await stage.submit(type="mail")
+        await env.submit(type="mail")
     failed = {"outcome": "failed", "error": {"kind": "ConnectionError", "message": "refused"}, "breaker": "stripe"}
-    jobs = await stage.claim(max=3)
-    await _report(stage, jobs[:1], **failed)
-    assert body_of(await stage.client.get("/v1/breakers/stripe"))["failed"] == 0
-    await _report(stage, jobs[1:], **failed, dependency=True)
-    shown = body_of(await stage.client.get("/v1/breakers/stripe"))
+    jobs = await env.claim(max=3)
+    await _report(env, jobs[:1], **failed)
+    assert body_of(await env.client.get("/v1/breakers/stripe"))["failed"] == 0
+    await _report(env, jobs[1:], **failed, dependency=True)
+    shown = body_of(await env.client.get("/v1/breakers/stripe"))
     assert (shown["state"], shown["opened"], shown["reason"]) == ("open", 1, "2 of 2 calls failed within 30s")
-    assert body_of(await stage.client.get(f"/v1/jobs/{jobs[1]['id']}"))["attempts"] == 0
-    body_of(await stage.client.post("/v1/breakers/stripe/open", json={"open_for": "1s"}))
-    await stage.submit(type="mail")
-    stage.clock.move(2 * SECOND)
-    (probe,) = await stage.claim(max=5)
-    await _report(stage, [probe], outcome="succeeded", breaker="stripe")
-    assert body_of(await stage.client.get("/v1/breakers/stripe"))["state"] == "closed"
+    assert body_of(await env.client.get(f"/v1/jobs/{jobs[1]['id']}"))["attempts"] == 0
+    body_of(await env.client.post("/v1/breakers/stripe/open", json={"open_for": "1s"}))
+    await env.submit(type="mail")
+    env.clock.move(2 * SECOND)
+    (probe,) = await env.claim(max=5)
+    await _report(env, [probe], outcome="succeeded", breaker="stripe")
+    assert body_of(await env.client.get("/v1/breakers/stripe"))["state"] == "closed"
 
 
-async def test_a_job_may_have_a_breaker_of_its_own(stage: Stage) -> None:
+async def test_a_job_may_have_a_breaker_of_its_own(env: ApiEnvironment) -> None:
     job = {
         "type": "http",
         "payload": {"url": "https://api.shop/x"},
         "breaker": "{host}",
         "on_success": {"breaker": "b"},
     }
-    made = body_of(await stage.client.post("/v1/jobs", json=job), 201)
+    made = body_of(await env.client.post("/v1/jobs", json=job), 201)
     assert (made["concurrency_key"], made["on_success"]["concurrency_key"]) == ("breaker:api.shop", "breaker:b")
 
 
@@ -59,8 +59,10 @@ async def test_a_job_may_have_a_breaker_of_its_own(stage: Stage) -> None:
         ({"retry": {"budget": 0.1, "budget_window": "2h"}}, "retry.budget_window"),
     ],
 )
-async def test_a_bad_breaker_or_budget_of_a_job_is_refused(stage: Stage, job: dict[str, Any], field: str) -> None:
-    problem = problem_of(await stage.client.post("/v1/jobs", json=job), 422)
+async def test_a_bad_breaker_or_budget_of_a_job_is_refused(
+    env: ApiEnvironment, job: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(await env.client.post("/v1/jobs", json=job), 422)
     assert [one["field"] for one in problem["errors"]] == [field]
 
 
@@ -75,20 +77,20 @@ async def test_a_bad_breaker_or_budget_of_a_job_is_refused(stage: Stage, job: di
         (f"{'x' * 193}/open", {}, 422),
     ],
 )
-async def test_a_bad_change_is_refused(stage: Stage, path: str, body: dict[str, Any], status: int) -> None:
-    problem_of(await stage.client.post(f"/v1/breakers/{path}", json=body), status)
+async def test_a_bad_change_is_refused(env: ApiEnvironment, path: str, body: dict[str, Any], status: int) -> None:
+    problem_of(await env.client.post(f"/v1/breakers/{path}", json=body), status)
 
 
-async def test_a_breaker_that_is_not_known_is_not_found(stage: Stage) -> None:
-    problem_of(await stage.client.get("/v1/breakers/none"), 404)
+async def test_a_breaker_that_is_not_known_is_not_found(env: ApiEnvironment) -> None:
+    problem_of(await env.client.get("/v1/breakers/none"), 404)
 
 
-async def test_limits_and_breakers_are_not_mixed_up(stage: Stage) -> None:
-    await stage.store.put_breaker(STRIPE)
-    body_of(await stage.client.post("/v1/breakers/stripe/open"))
-    (limit,) = body_of(await stage.client.get("/v1/limits"))["items"]
+async def test_limits_and_breakers_are_not_mixed_up(env: ApiEnvironment) -> None:
+    await env.store.put_breaker(STRIPE)
+    body_of(await env.client.post("/v1/breakers/stripe/open"))
+    (limit,) = body_of(await env.client.get("/v1/limits"))["items"]
     assert (limit["name"], limit["breaker"]) == ("task:mail", "stripe")
-    problem_of(await stage.client.post("/v1/limits/breaker:stripe/open"), 422)
-    attention = body_of(await stage.client.get("/v1/attention"))["items"]
+    problem_of(await env.client.post("/v1/limits/breaker:stripe/open"), 422)
+    attention = body_of(await env.client.get("/v1/attention"))["items"]
     assert "breaker_open" in {one["code"] for one in attention}
     assert "limit_closed" not in {one["code"] for one in attention}

@@ -8,7 +8,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from api.staging import Stage, body_of, staged
+from api.environment import ApiEnvironment, api_environment, body_of
 from rota.api import ApiSettings
 from rota.coordination.etcd import EtcdCoordinator, location_of
 from rota.coordination.local import LocalCoordinator
@@ -21,12 +21,14 @@ def coordinator() -> LocalCoordinator:
 
 
 @pytest.fixture
-async def cluster(coordinator: LocalCoordinator) -> AsyncIterator[Stage]:
-    async with staged(ApiSettings(coordinator=coordinator)) as stage:
-        yield stage
+async def cluster(coordinator: LocalCoordinator) -> AsyncIterator[ApiEnvironment]:
+    async with api_environment(ApiSettings(coordinator=coordinator)) as env:
+        yield env
 
 
-async def test_the_cluster_is_shown_as_the_coordinator_knows_it(cluster: Stage, coordinator: LocalCoordinator) -> None:
+async def test_the_cluster_is_shown_as_the_coordinator_knows_it(
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
+) -> None:
     shown = body_of(await cluster.client.get("/v1/cluster"))
     assert shown == {
         "coordinator": "local",
@@ -54,7 +56,7 @@ async def lead_of(coordinator: LocalCoordinator, *schedulers: str) -> None:
 
 
 async def test_the_lead_is_transferred_to_a_named_scheduler_or_to_any_other(
-    cluster: Stage, coordinator: LocalCoordinator
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
 ) -> None:
     await lead_of(coordinator, "ada", "bob", "eve")
     first = body_of(await cluster.client.post("/v1/cluster/leader:transfer", json={"to": "eve"}))
@@ -69,7 +71,7 @@ async def test_the_lead_is_transferred_to_a_named_scheduler_or_to_any_other(
 
 
 async def test_a_transfer_that_cannot_be_is_refused_and_the_leader_stays(
-    cluster: Stage, coordinator: LocalCoordinator
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
 ) -> None:
     refused = await cluster.client.post("/v1/cluster/leader:transfer", json={})
     assert (refused.status_code, refused.json()["code"]) == (409, "no_leader")
@@ -91,7 +93,9 @@ async def test_a_transfer_that_cannot_be_is_refused_and_the_leader_stays(
     assert await cluster.store.ledger() == []
 
 
-async def test_the_configuration_is_set_recorded_and_forgotten(cluster: Stage, coordinator: LocalCoordinator) -> None:
+async def test_the_configuration_is_set_recorded_and_forgotten(
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
+) -> None:
     place = "/v1/cluster/configuration/log_level"
     assert (await cluster.client.put(place, json={"value": "DEBUG"})).status_code == 204
     assert (await coordinator.configuration()).values == {"log_level": "debug"}
@@ -101,7 +105,7 @@ async def test_the_configuration_is_set_recorded_and_forgotten(cluster: Stage, c
     assert acts == [("cluster.forget", "log_level", ""), ("cluster.configure", "log_level", "debug")]
 
 
-async def test_a_key_without_an_effect_is_refused(cluster: Stage, coordinator: LocalCoordinator) -> None:
+async def test_a_key_without_an_effect_is_refused(cluster: ApiEnvironment, coordinator: LocalCoordinator) -> None:
     colour = await cluster.client.put("/v1/cluster/configuration/colour", json={"value": "red"})
     level = await cluster.client.put("/v1/cluster/configuration/log_level", json={"value": "loud"})
     gone = await cluster.client.delete("/v1/cluster/configuration/colour")
@@ -118,12 +122,12 @@ async def test_where_there_is_no_coordinator_there_is_no_cluster(client: httpx.A
 async def test_a_coordinator_that_is_away_is_no_store_that_is_away() -> None:
     nobody = EtcdCoordinator(location_of("127.0.0.1:1"), timeout=0.1)
     settings = ApiSettings(coordinator=nobody, coordinator_is_healthy=lambda: False)
-    async with staged(settings) as stage:
-        refusal = await stage.client.get("/v1/cluster")
+    async with api_environment(settings) as env:
+        refusal = await env.client.get("/v1/cluster")
         assert (refusal.status_code, refusal.json()["code"]) == (503, "coordinator_unavailable")
         assert refusal.headers["retry-after"] == "1"
-        health = await stage.client.get("/health")
+        health = await env.client.get("/health")
         assert (health.status_code, health.json()["status"]) == (200, "degraded")
-        scraped = await stage.client.get("/metrics", headers={"Accept": "text/plain"})
+        scraped = await env.client.get("/metrics", headers={"Accept": "text/plain"})
         assert "rota_coordinator_up 0.0" in scraped.text
     await nobody.close()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.staging import HERE, body_of
+from api.environment import HERE, body_of
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.api import create_app
 from rota.brokers.in_store import InStoreBroker
@@ -25,7 +25,7 @@ def now() -> datetime:
 
 
 def slow_clock() -> datetime:
-    """Give the time of a host whose clock is behind the store's."""
+    """Return the time of a host whose clock is behind the store's."""
     return now() - timedelta(minutes=1)
 
 

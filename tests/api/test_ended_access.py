@@ -1,4 +1,4 @@
-"""Streams and long polls end with the token or the session that began them, though no request comes any more."""
+"""Streams and long polls end with the token or the session that began them, without a further request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
-from api.staging import Stage, served, staged
-from building import new_job
+from api.environment import ApiEnvironment, api_environment, served
+from builders import new_job
 from rota.api import ApiKey, ApiSettings
 from rota.api.token_cache import TokenCache
 from rota.core.access import TokenDraft
@@ -56,50 +56,50 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with staged(ApiSettings(keys=(ApiKey.of("token", ROOT),))) as one:
+async def env() -> AsyncIterator[ApiEnvironment]:
+    async with api_environment(ApiSettings(keys=(ApiKey.of("token", ROOT),))) as one:
         yield one
 
 
 @pytest.fixture
-async def remote(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
+async def remote(env: ApiEnvironment) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(env.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
         yield client
 
 
-async def token(stage: Stage) -> tuple[dict[str, str], End]:
-    _, secret = await stage.engine.tokens.create(TokenDraft("ci", "admin"), ANN)
-    return {"Authorization": f"Bearer {secret}"}, lambda: stage.engine.tokens.revoke("ci", ANN)
+async def token(env: ApiEnvironment) -> tuple[dict[str, str], End]:
+    _, secret = await env.engine.tokens.create(TokenDraft("ci", "admin"), ANN)
+    return {"Authorization": f"Bearer {secret}"}, lambda: env.engine.tokens.revoke("ci", ANN)
 
 
-async def expiring_token(stage: Stage) -> tuple[dict[str, str], End]:
-    expires_at = stage.clock.moment + timedelta(hours=1)
-    _, secret = await stage.engine.tokens.create(TokenDraft("ci", "admin", expires_at=expires_at), ANN)
+async def expiring_token(env: ApiEnvironment) -> tuple[dict[str, str], End]:
+    expires_at = env.clock.moment + timedelta(hours=1)
+    _, secret = await env.engine.tokens.create(TokenDraft("ci", "admin", expires_at=expires_at), ANN)
 
     async def end() -> None:
-        stage.clock.move(timedelta(hours=2))
+        env.clock.move(timedelta(hours=2))
 
     return {"Authorization": f"Bearer {secret}"}, end
 
 
-async def session(stage: Stage, headers: dict[str, str]) -> dict[str, str]:
-    begun = await stage.client.post("/v1/session", headers=headers)
+async def session(env: ApiEnvironment, headers: dict[str, str]) -> dict[str, str]:
+    begun = await env.client.post("/v1/session", headers=headers)
     return {"Cookie": begun.headers["set-cookie"].partition(";")[0], "Sec-Fetch-Site": "same-origin"}
 
 
-async def session_of_a_revoked_token(stage: Stage) -> tuple[dict[str, str], End]:
-    headers, end = await token(stage)
-    return await session(stage, headers), end
+async def session_of_a_revoked_token(env: ApiEnvironment) -> tuple[dict[str, str], End]:
+    headers, end = await token(env)
+    return await session(env, headers), end
 
 
-async def session_of_the_bootstrap_token(stage: Stage) -> tuple[dict[str, str], End]:
+async def session_of_the_bootstrap_token(env: ApiEnvironment) -> tuple[dict[str, str], End]:
     async def end() -> None:
-        stage.clock.move(timedelta(hours=13))
+        env.clock.move(timedelta(hours=13))
 
-    return await session(stage, {"Authorization": f"Bearer {ROOT}"}), end
+    return await session(env, {"Authorization": f"Bearer {ROOT}"}), end
 
 
-Access = Callable[[Stage], Awaitable[tuple[dict[str, str], End]]]
+Access = Callable[[ApiEnvironment], Awaitable[tuple[dict[str, str], End]]]
 OTHERS: tuple[Access, ...] = (expiring_token, session_of_a_revoked_token, session_of_the_bootstrap_token)
 
 
@@ -110,10 +110,12 @@ def name_of(one: object) -> str:
 @pytest.mark.parametrize(
     ("path", "access"), [(path, token) for path in STREAMS] + [(STREAMS[0], one) for one in OTHERS], ids=name_of
 )
-async def test_a_stream_ends_with_its_token(stage: Stage, remote: httpx.AsyncClient, path: str, access: Access) -> None:
-    job = await stage.engine.jobs.submit([new_job()])
+async def test_a_stream_ends_with_its_token(
+    env: ApiEnvironment, remote: httpx.AsyncClient, path: str, access: Access
+) -> None:
+    job = await env.engine.jobs.submit([new_job()])
     path = path.replace("{id}", to_text(job[0].job_id))
-    headers, end = await access(stage)
+    headers, end = await access(env)
     async with remote.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200
         lines = response.aiter_lines()
@@ -129,11 +131,11 @@ async def test_a_stream_ends_with_its_token(stage: Stage, remote: httpx.AsyncCli
     ("poll", "access"), [(poll, token) for poll in POLLS] + [("claim", one) for one in OTHERS], ids=name_of
 )
 async def test_a_long_poll_ends_with_its_token(
-    stage: Stage, remote: httpx.AsyncClient, waiting: asyncio.Event, poll: str, access: Access
+    env: ApiEnvironment, remote: httpx.AsyncClient, waiting: asyncio.Event, poll: str, access: Access
 ) -> None:
-    job = await stage.engine.jobs.submit([new_job()])
+    job = await env.engine.jobs.submit([new_job()])
     method, path, body = POLLS[poll]
-    headers, end = await access(stage)
+    headers, end = await access(env)
     asking = asyncio.create_task(
         remote.request(method, path.replace("{id}", to_text(job[0].job_id)), json=body, headers=headers)
     )
@@ -148,25 +150,25 @@ async def test_a_long_poll_ends_with_its_token(
 
 
 async def test_a_claim_gets_no_job_after_its_token_was_revoked(
-    stage: Stage, remote: httpx.AsyncClient, waiting: asyncio.Event
+    env: ApiEnvironment, remote: httpx.AsyncClient, waiting: asyncio.Event
 ) -> None:
-    headers, end = await token(stage)
+    headers, end = await token(env)
     _, path, body = POLLS["claim"]
     asking = asyncio.create_task(remote.post(path, json=body, headers=headers))
     await waiting.wait()
     await end()
     async with asyncio.timeout(5):
         await asking
-    await stage.engine.jobs.submit([new_job(queue="empty")])
+    await env.engine.jobs.submit([new_job(queue="empty")])
     assert (await remote.post(path, json=body, headers=headers)).status_code == 401
-    (job,) = await stage.engine.get([(await stage.engine.jobs.submit([new_job(queue="empty")]))[0].job_id])
+    (job,) = await env.engine.get([(await env.engine.jobs.submit([new_job(queue="empty")]))[0].job_id])
     assert job.fence == 0
 
 
 async def test_a_stream_goes_on_while_the_store_cannot_be_read(
-    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    env: ApiEnvironment, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    headers, end = await token(stage)
+    headers, end = await token(env)
     looks, has_failed = [0], asyncio.Event()
 
     async def fail(**_: object) -> None:
@@ -180,7 +182,7 @@ async def test_a_stream_goes_on_while_the_store_cannot_be_read(
         lines = response.aiter_lines()
         await anext(lines)
         with monkeypatch.context() as away:
-            away.setattr(stage.store, "tokens", fail)
+            away.setattr(env.store, "tokens", fail)
             async with asyncio.timeout(5):
                 await has_failed.wait()
         await end()

@@ -13,8 +13,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.route_cases import CASES, Ask
-from api.staging import Stage, served, staged
+from api.environment import ApiEnvironment, api_environment, served
+from api.route_cases import CASES, RouteClient
 from rota.api import ApiSettings
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.router import Route
@@ -25,15 +25,15 @@ NAMED = [pytest.param(route, id=f"{route.method} {route.path}") for route in ROU
 
 
 @asynccontextmanager
-async def asking(route: Route) -> AsyncIterator[tuple[Stage, Ask]]:
+async def open_route(route: Route) -> AsyncIterator[tuple[ApiEnvironment, RouteClient]]:
     coordinator = LocalCoordinator()
     settings = ApiSettings(instance_id="here", version="1.2.3", coordinator=coordinator)
     async with (
-        staged(settings) as stage,
-        served(stage.api) as address,
+        api_environment(settings) as env,
+        served(env.api) as address,
         httpx.AsyncClient(base_url=address, timeout=30) as client,
     ):
-        yield stage, Ask(stage, client, route, coordinator)
+        yield env, RouteClient(env, client, route, coordinator)
 
 
 def test_every_route_has_a_case() -> None:
@@ -43,9 +43,9 @@ def test_every_route_has_a_case() -> None:
 
 @pytest.mark.parametrize("route", NAMED)
 async def test_a_route_does_what_it_is_for(route: Route) -> None:
-    async with asking(route) as (stage, ask):
-        await CASES[f"{route.method} {route.path}"](stage, ask)
-        assert ask.count, "the case did not use its route"
+    async with open_route(route) as (env, send):
+        await CASES[f"{route.method} {route.path}"](env, send)
+        assert send.count, "the case did not use its route"
 
 
 @pytest.mark.parametrize("route", NAMED)
@@ -57,6 +57,6 @@ async def test_a_case_notices_a_route_that_does_nothing(route: Route, monkeypatc
 
     routes = tuple(replace(one, handler=idle) if one is route else one for one in ROUTES)
     monkeypatch.setattr("rota.api.app.ROUTES", routes)
-    async with asking(route) as (stage, ask):
+    async with open_route(route) as (env, send):
         with pytest.raises((AssertionError, LookupError, ValueError)):
-            await CASES[f"{route.method} {route.path}"](stage, ask)
+            await CASES[f"{route.method} {route.path}"](env, send)

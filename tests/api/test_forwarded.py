@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.staging import body_of, problem_of, staged
+from api.environment import api_environment, body_of, problem_of
 from rota.api import ApiKey, ApiSettings
 from rota.api.forwarded import forwarded
 
@@ -45,9 +45,9 @@ def test_scheme_and_host_count_only_from_a_proxy(source: str, expected: tuple[st
 
 
 async def test_the_ledger_names_the_caller_behind_the_proxy() -> None:
-    async with staged(ApiSettings(keys=(ApiKey.of("token", "hush"),), proxies=PROXIES)) as stage:
+    async with api_environment(ApiSettings(keys=(ApiKey.of("token", "hush"),), proxies=PROXIES)) as env:
         headers = {"Authorization": "Bearer hush", "X-Forwarded-For": "203.0.113.9"}
-        body_of(await stage.client.post("/v1/queues/mail/pause", headers=headers))
-        (event,) = body_of(await stage.client.get("/v1/events", headers=headers))["items"]
+        body_of(await env.client.post("/v1/queues/mail/pause", headers=headers))
+        (event,) = body_of(await env.client.get("/v1/events", headers=headers))["items"]
         assert "203.0.113.9" in str(event)
-        problem_of(await stage.client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.9"}), 401)
+        problem_of(await env.client.get("/v1/jobs", headers={"X-Forwarded-For": "203.0.113.9"}), 401)

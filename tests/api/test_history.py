@@ -6,38 +6,38 @@ from typing import Any
 
 import pytest
 
-from api.staging import Stage, body_of
+from api.environment import ApiEnvironment, body_of
 from rota.runtime.history import HistoryWriter
 
 
-async def shown(stage: Stage, query: str = "", status: int = 200) -> Any:  # noqa: ANN401 - JSON
-    response = await stage.client.get(f"/v1/stats/history{query}")
+async def shown(env: ApiEnvironment, query: str = "", status: int = 200) -> Any:  # noqa: ANN401 - JSON
+    response = await env.client.get(f"/v1/stats/history{query}")
     assert response.status_code == status, response.text
     return body_of(response, status)
 
 
-async def test_counts_are_split_by_queue_and_by_type(stage: Stage) -> None:
-    writer = HistoryWriter(stage.engine)
-    await stage.submit(queue="slow", type="mail")
-    await stage.submit(queue="slow", type="report")
-    await stage.submit(queue="fast", type="mail")
+async def test_counts_are_split_by_queue_and_by_type(env: ApiEnvironment) -> None:
+    writer = HistoryWriter(env.engine)
+    await env.submit(queue="slow", type="mail")
+    await env.submit(queue="slow", type="report")
+    await env.submit(queue="fast", type="mail")
     await writer.tick()
     for by, expected in (("queue", {"fast": 1, "slow": 2}), ("type", {"mail": 2, "report": 1})):
-        answer = await shown(stage, f"?by={by}")
+        answer = await shown(env, f"?by={by}")
         assert {bucket["key"]: bucket["submitted"] for bucket in answer["buckets"]} == expected
         assert answer["total"]["submitted"] == 3
 
 
-async def test_longer_steps_merge_buckets(stage: Stage) -> None:
-    writer = HistoryWriter(stage.engine)
+async def test_longer_steps_merge_buckets(env: ApiEnvironment) -> None:
+    writer = HistoryWriter(env.engine)
     for _ in range(2):
-        await stage.submit()
+        await env.submit()
         await writer.tick()
     for step, seconds in (("1m", 60), ("5m", 300), ("1h", 3_600)):
-        answer = await shown(stage, f"?since=2h&step={step}")
+        answer = await shown(env, f"?since=2h&step={step}")
         assert answer["step"] == seconds
         assert sum(bucket["submitted"] for bucket in answer["buckets"]) == 2
-    assert (await shown(stage, "?since=30d"))["step"] >= 3_600
+    assert (await shown(env, "?since=30d"))["step"] >= 3_600
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ async def test_longer_steps_merge_buckets(stage: Stage) -> None:
         ("?by=worker", "by"),
     ],
 )
-async def test_a_wrong_parameter_is_named(stage: Stage, query: str, field: str) -> None:
-    problem = await shown(stage, query, 422)
+async def test_a_wrong_parameter_is_named(env: ApiEnvironment, query: str, field: str) -> None:
+    problem = await shown(env, query, 422)
     assert [one["field"] for one in problem["errors"]] == [field]

@@ -10,9 +10,9 @@ import httpx
 import msgspec
 import pytest
 
-from api.staging import Stage, body_of, fields_of, problem_of, served
-from building import HOUR, MINUTE, new_job
-from engine.staging import bench_in_memory
+from api.environment import ApiEnvironment, body_of, fields_of, problem_of, served
+from builders import HOUR, MINUTE, new_job
+from engine.environment import engine_in_memory
 from rota.api import create_app
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
@@ -22,67 +22,67 @@ from rota.ports.client import AttemptReport
 from rota.wire.leases import SettleRequest, renewal_form, renewal_of, report_form, report_of
 
 
-async def test_a_claim_leases_what_was_asked_for(stage: Stage) -> None:
-    await stage.submit(type="a", queue="x")
-    await stage.submit(type="b", queue="x")
-    await stage.submit(type="a", queue="y")
-    jobs = await stage.claim("ada", queues=["x"], types=["a"], lease=30)
+async def test_a_claim_leases_what_was_asked_for(env: ApiEnvironment) -> None:
+    await env.submit(type="a", queue="x")
+    await env.submit(type="b", queue="x")
+    await env.submit(type="a", queue="y")
+    jobs = await env.claim("ada", queues=["x"], types=["a"], lease=30)
     assert [(job["type"], job["queue"], job["status"], job["fence"]) for job in jobs] == [("a", "x", "running", 1)]
     assert (jobs[0]["worker_id"], jobs[0]["boot_id"]) == ("ada", "boot")
     assert jobs[0]["lease_until"] == "2026-03-01T12:00:30.123457Z"
 
 
-async def test_the_same_claim_again_gives_the_same_jobs(stage: Stage) -> None:
+async def test_the_same_claim_again_gives_the_same_jobs(env: ApiEnvironment) -> None:
     for _ in range(3):
-        await stage.submit()
-    first = await stage.claim(claim_id="c1", max=2)
-    again = await stage.claim(claim_id="c1", max=2)
+        await env.submit()
+    first = await env.claim(claim_id="c1", max=2)
+    again = await env.claim(claim_id="c1", max=2)
     assert [job["id"] for job in again] == [job["id"] for job in first]
-    assert len(await stage.claim(claim_id="c2")) == 1
+    assert len(await env.claim(claim_id="c2")) == 1
 
 
-async def test_a_claim_waits_until_there_is_work(stage: Stage) -> None:
-    waiting = asyncio.create_task(stage.claim(wait=30))
-    await stage.submit(type="late")
+async def test_a_claim_waits_until_there_is_work(env: ApiEnvironment) -> None:
+    waiting = asyncio.create_task(env.claim(wait=30))
+    await env.submit(type="late")
     (job,) = await asyncio.wait_for(waiting, 10)
     assert job["type"] == "late"
 
 
-async def test_leases_are_renewed_and_lost_ones_named(stage: Stage) -> None:
-    await stage.submit()
-    (job,) = await stage.claim()
-    stage.clock.move(MINUTE)
+async def test_leases_are_renewed_and_lost_ones_named(env: ApiEnvironment) -> None:
+    await env.submit()
+    (job,) = await env.claim()
+    env.clock.move(MINUTE)
     asked = [
         {"id": job["id"], "fence": 1, "lease": 20, "progress": "half"},
         {"id": job["id"], "fence": 2},
         {"id": "0000000000001", "fence": 1},
     ]
-    reply = body_of(await stage.client.post("/v1/leases:renew", json={"renewals": asked}))
+    reply = body_of(await env.client.post("/v1/leases:renew", json={"renewals": asked}))
     (renewed,) = reply["renewed"]
     assert (renewed["id"], renewed["until"], renewed["cancel"]) == (job["id"], "2026-03-01T12:01:20.123457Z", False)
     assert reply["lost"] == [job["id"], "0000000000001"]
-    (attempt,) = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/attempts"))["items"]
+    (attempt,) = body_of(await env.client.get(f"/v1/jobs/{job['id']}/attempts"))["items"]
     assert attempt["progress"] == "half"
 
 
-async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_other_is(stage: Stage) -> None:
+async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_other_is(env: ApiEnvironment) -> None:
     async def watch(worker: str, wait: float) -> list[dict[str, Any]]:
         request = {"worker_id": worker, "wait": wait}
-        told: list[dict[str, Any]] = body_of(await stage.client.post("/v1/leases:watch", json=request))["cancel"]
-        return told
+        answer: list[dict[str, Any]] = body_of(await env.client.post("/v1/leases:watch", json=request))["cancel"]
+        return answer
 
-    await stage.submit()
-    (job,) = await stage.claim("ada")
+    await env.submit()
+    (job,) = await env.claim("ada")
     ours, theirs = asyncio.create_task(watch("ada", 30)), asyncio.create_task(watch("bob", 30))
-    while len(stage.api.context.cancel_watch._waiting) < 2:  # noqa: ASYNC110 - nobody would set an event
+    while len(env.api.context.cancel_watch._waiting) < 2:  # noqa: ASYNC110 - nobody would set an event
         await asyncio.sleep(0)
-    await stage.client.post(f"/v1/jobs/{job['id']}/cancel", json={})
+    await env.client.post(f"/v1/jobs/{job['id']}/cancel", json={})
     assert await asyncio.wait_for(ours, 10) == [{"id": job["id"], "fence": 1}]
     assert not theirs.done()
-    stage.api.close()
+    env.api.close()
     assert await asyncio.wait_for(theirs, 10) == []
     assert await watch("ada", 0) == []
-    assert stage.api.context.cancel_watch._waiting == {}
+    assert env.api.context.cancel_watch._waiting == {}
 
 
 @pytest.mark.parametrize(
@@ -98,26 +98,28 @@ async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_
         ("unknown", {"error": {"message": "half done"}}, "dead"),
     ],
 )
-async def test_an_outcome_is_written_down(stage: Stage, outcome: str, fields: dict[str, Any], status: str) -> None:
-    await stage.submit()
-    (job,) = await stage.claim()
-    assert await stage.settle(job, outcome, **fields) == {"settled": [job["id"]], "refused": []}
-    after = await stage.get(job["id"])
+async def test_an_outcome_is_written_down(
+    env: ApiEnvironment, outcome: str, fields: dict[str, Any], status: str
+) -> None:
+    await env.submit()
+    (job,) = await env.claim()
+    assert await env.settle(job, outcome, **fields) == {"settled": [job["id"]], "refused": []}
+    after = await env.get(job["id"])
     assert after["status"] == status
     if "error" in fields and outcome != "lost":
         assert after["error"]["message"] == fields["error"]["message"]
 
 
-async def test_a_late_settlement_changes_nothing(stage: Stage) -> None:
-    await stage.submit()
-    (stale,) = await stage.claim("ada", lease=15)
-    stage.clock.move(HOUR)
-    await stage.engine.upkeep.reap(10)
-    (fresh,) = await stage.claim("ben")
-    assert await stage.settle(stale, "succeeded", result="stale") == {"settled": [], "refused": [stale["id"]]}
-    await stage.settle(fresh, "succeeded", result="fresh")
-    assert await stage.settle(stale, "failed", error={}) == {"settled": [], "refused": [stale["id"]]}
-    assert (await stage.get(stale["id"]))["result"] == "fresh"
+async def test_a_late_settlement_changes_nothing(env: ApiEnvironment) -> None:
+    await env.submit()
+    (stale,) = await env.claim("ada", lease=15)
+    env.clock.move(HOUR)
+    await env.engine.upkeep.reap(10)
+    (fresh,) = await env.claim("ben")
+    assert await env.settle(stale, "succeeded", result="stale") == {"settled": [], "refused": [stale["id"]]}
+    await env.settle(fresh, "succeeded", result="fresh")
+    assert await env.settle(stale, "failed", error={}) == {"settled": [], "refused": [stale["id"]]}
+    assert (await env.get(stale["id"]))["result"] == "fresh"
 
 
 @pytest.mark.parametrize(
@@ -136,19 +138,21 @@ async def test_a_late_settlement_changes_nothing(stage: Stage) -> None:
         ("settle", {"reports": [{"id": "0000000000001", "fence": 1, "outcome": "failed"}]}, "reports"),
     ],
 )
-async def test_a_wrong_request_is_named(stage: Stage, path: str, request_body: dict[str, Any], field: str) -> None:
-    problem = problem_of(await stage.client.post(f"/v1/leases:{path}", json=request_body), 422)
+async def test_a_wrong_request_is_named(
+    env: ApiEnvironment, path: str, request_body: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(await env.client.post(f"/v1/leases:{path}", json=request_body), 422)
     assert field in fields_of(problem)
 
 
-async def test_a_client_that_disconnects_while_it_waits_leaves_nothing_leased(stage: Stage) -> None:
+async def test_a_client_that_disconnects_while_it_waits_leaves_nothing_leased(env: ApiEnvironment) -> None:
     """A worker that hangs up must not take jobs with it: they would only return when its lease ends."""
-    async with served(stage.api) as address, httpx.AsyncClient(base_url=address) as client:
+    async with served(env.api) as address, httpx.AsyncClient(base_url=address) as client:
         request = {"worker_id": "ada", "boot_id": "b", "max": 1, "wait": 60}
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/leases:claim", json=request, timeout=httpx.Timeout(10, read=0.3))
-        job = await stage.submit()
-        (claimed,) = await stage.claim("ben", wait=10)
+        job = await env.submit()
+        (claimed,) = await env.claim("ben", wait=10)
         assert (claimed["id"], claimed["attempts"], "crashes" in claimed) == (job["id"], 1, False)
 
 
@@ -157,8 +161,8 @@ async def test_jobs_leased_to_a_caller_that_left_are_handed_back_unless_it_can_r
     name: str | None, state: State
 ) -> None:
     """A server that was paused woke up, and handed back what its caller had fetched elsewhere and begun."""
-    async with bench_in_memory() as bench:
-        api = create_app(bench.engine)
+    async with engine_in_memory() as engine_env:
+        api = create_app(engine_env.engine)
         job = new_job()
         inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         request = {"worker_id": "ada", "boot_id": "b", "max": 1, "wait": 60, "claim_id": name}
@@ -166,24 +170,24 @@ async def test_jobs_leased_to_a_caller_that_left_are_handed_back_unless_it_can_r
 
         async def hang_up() -> None:
             """Go, and be seen to be gone, just before the store gives a job."""
-            await bench.store.insert([job])
+            await engine_env.store.insert([job])
             inbox.put_nowait({"type": "http.disconnect"})
             for _ in range(10):
                 await asyncio.sleep(0)
 
         async def nothing_yet() -> None:
-            bench.line.before("claim", hang_up)
+            engine_env.faulty_store.before("claim", hang_up)
 
         async def send(message: object) -> None:
             del message
 
-        bench.line.before("claim", nothing_yet)
+        engine_env.faulty_store.before("claim", nothing_yet)
         scope = {
             "type": "http", "method": "POST", "path": "/v1/leases:claim", "query_string": b"", "client": None,
             "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
         }  # fmt: skip
         await api(scope, inbox.get, send)
-        assert (await bench.look(job)).state is state
+        assert (await engine_env.look(job)).state is state
 
 
 OUTCOMES = [
@@ -211,40 +215,40 @@ def test_a_renewal_survives_the_wire() -> None:
     assert renewal_of(renewal_form(renewal)) == renewal
 
 
-# Seed 1
+# The legacy worker protocol
 
 
-async def test_a_seed_worker_completes_and_fails(stage: Stage) -> None:
-    await stage.submit(type="one")
-    await stage.submit(type="two")
-    first = body_of(await stage.client.get("/next-job?worker_id=w&type=one"))
-    second = body_of(await stage.client.get("/next-job?worker_id=w&type=two&lease=300"))
+async def test_a_seed_worker_completes_and_fails(env: ApiEnvironment) -> None:
+    await env.submit(type="one")
+    await env.submit(type="two")
+    first = body_of(await env.client.get("/next-job?worker_id=w&type=one"))
+    second = body_of(await env.client.get("/next-job?worker_id=w&type=two&lease=300"))
     assert second["lease_until"] == "2026-03-01T12:05:00.123457Z"
     done = {"worker_id": "w", "status": "SUCCESS", "result": {"ok": 1}, "fence": first["fence"]}
-    assert body_of(await stage.client.post(f"/jobs/{first['id']}/complete", json=done))["result"] == {"ok": 1}
+    assert body_of(await env.client.post(f"/jobs/{first['id']}/complete", json=done))["result"] == {"ok": 1}
     failed = {"worker_id": "w", "success": False, "error": "no route to host"}
-    after = body_of(await stage.client.post(f"/jobs/{second['id']}/complete", json=failed))
+    after = body_of(await env.client.post(f"/jobs/{second['id']}/complete", json=failed))
     assert (after["status"], after["error"]["message"]) == ("retrying", "no route to host")
 
 
-async def test_a_seed_worker_that_is_stale_is_refused(stage: Stage) -> None:
-    await stage.submit()
-    stale = body_of(await stage.client.get("/next-job?worker_id=ada"))
-    stage.clock.move(HOUR)
-    await stage.engine.upkeep.reap(10)
-    fresh = body_of(await stage.client.get("/next-job?worker_id=ada"))
+async def test_a_seed_worker_that_is_stale_is_refused(env: ApiEnvironment) -> None:
+    await env.submit()
+    stale = body_of(await env.client.get("/next-job?worker_id=ada"))
+    env.clock.move(HOUR)
+    await env.engine.upkeep.reap(10)
+    fresh = body_of(await env.client.get("/next-job?worker_id=ada"))
     address = f"/jobs/{stale['id']}/complete"
     for wrong in (
         {"worker_id": "ada", "success": True, "fence": stale["fence"]},
         {"worker_id": "eve", "success": True},
         {"worker_id": "eve", "success": True, "fence": fresh["fence"]},
     ):
-        assert problem_of(await stage.client.post(address, json=wrong), 409)["code"] == "stale_lease"
-    assert (await stage.get(stale["id"]))["status"] == "running"
+        assert problem_of(await env.client.post(address, json=wrong), 409)["code"] == "stale_lease"
+    assert (await env.get(stale["id"]))["status"] == "running"
     right = {"worker_id": "ada", "success": True, "fence": fresh["fence"]}
-    body_of(await stage.client.post(address, json=right))
-    assert body_of(await stage.client.post(address, json=right))["status"] == "completed"
-    problem_of(await stage.client.post(address, json={**right, "success": False}), 409)
+    body_of(await env.client.post(address, json=right))
+    assert body_of(await env.client.post(address, json=right))["status"] == "completed"
+    problem_of(await env.client.post(address, json={**right, "success": False}), 409)
 
 
 @pytest.mark.parametrize(
@@ -257,13 +261,13 @@ async def test_a_seed_worker_that_is_stale_is_refused(stage: Stage) -> None:
         ({"worker_id": "w", "succes": True}, "succes"),
     ],
 )
-async def test_a_wrong_completion_is_named(stage: Stage, completion: dict[str, Any], field: str) -> None:
-    await stage.submit()
-    job = body_of(await stage.client.get("/next-job?worker_id=w"))
-    problem = problem_of(await stage.client.post(f"/jobs/{job['id']}/complete", json=completion), 422)
+async def test_a_wrong_completion_is_named(env: ApiEnvironment, completion: dict[str, Any], field: str) -> None:
+    await env.submit()
+    job = body_of(await env.client.get("/next-job?worker_id=w"))
+    problem = problem_of(await env.client.post(f"/jobs/{job['id']}/complete", json=completion), 422)
     assert fields_of(problem) == {field}
 
 
-async def test_completing_an_unknown_job_is_not_found(stage: Stage) -> None:
+async def test_completing_an_unknown_job_is_not_found(env: ApiEnvironment) -> None:
     completion = {"worker_id": "w", "success": True}
-    problem_of(await stage.client.post("/jobs/0000000000001/complete", json=completion), 404)
+    problem_of(await env.client.post("/jobs/0000000000001/complete", json=completion), 404)

@@ -1,4 +1,4 @@
-"""No request, however it is made, keeps the event loop from everybody else for long.
+"""No request blocks the event loop for long, whatever it contains.
 
 The cases are made from the route table: bodies of almost a megabyte, hostile in general, and valid ones as long as the
 form of the route allows. What is measured is the CPU time of this process between two turns of the loop: what other
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 import pytest
 
-from api.staging import Stage
+from api.environment import ApiEnvironment
 from rota.api.app import Api
 from rota.api.router import Route
 from rota.api.routes import ROUTES
@@ -142,7 +142,7 @@ _BY_FORM = ("as many deep lists as allowed", "unknown names", "long unknown name
 
 
 def bodies(route: Route) -> dict[str, bytes]:
-    """Give what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
+    """Return what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
     if route.body is None:
         return {name: HOSTILE[name] for name in _BY_FORM[:1]}
     hostile = HOSTILE if route.path in _TRIED_WITH_ALL else {name: HOSTILE[name] for name in _BY_FORM}
@@ -176,7 +176,7 @@ async def _ask(api: Api, route: Route, body: bytes) -> int:
 
 
 async def longest_turn(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Give the most CPU time that passed between two turns of the loop while something was done, and what it gave."""
+    """Return the most CPU time that passed between two turns of the loop while something was done, and what it gave."""
     worst, last, is_over = 0.0, time.process_time(), False
 
     async def turn() -> None:
@@ -198,20 +198,22 @@ async def longest_turn(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("route", [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES])
-async def test_no_request_keeps_the_loop_for_long(stage: Stage, route: Route) -> None:
+async def test_no_request_keeps_the_loop_for_long(env: ApiEnvironment, route: Route) -> None:
     slow: dict[str, tuple[int, int]] = {}
     # A name may be written as an id is, so that paths of schedules lead somewhere.
-    await stage.client.post("/v1/schedules", json={"name": _ID, "cron": "@every 1s", "job": {}})
+    await env.client.post("/v1/schedules", json={"name": _ID, "cron": "@every 1s", "job": {}})
     for name, body in bodies(route).items():
         assert len(body) <= 1_048_576
-        took, bar = await _shortest(stage.api, route, body)
+        took, bar = await _shortest(env.api, route, body)
         if took > bar:
             slow[name] = (round(took * 1_000), round(bar * 1_000))
     assert not slow
 
 
 async def _shortest(api: Api, route: Route, body: bytes) -> tuple[float, float]:
-    """Give the first that is short enough, or the best of nine, and the bar: garbage is collected, cores are shared."""
+    """Return the first time that is short enough, or the best of nine, and the limit: the garbage collector and other
+    processes interfere.
+    """
     best, bar = 1.0, BAR_SECONDS
     for _ in range(9):
         took, status = await longest_turn(lambda: _ask(api, route, body))

@@ -8,12 +8,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from api.staging import Stage, body_of
+from api.environment import ApiEnvironment, body_of
 from rota.api.routes import ROUTES
 
 
-async def test_every_route_is_described_and_nothing_else(stage: Stage) -> None:
-    document = body_of(await stage.client.get("/openapi.json"))
+async def test_every_route_is_described_and_nothing_else(env: ApiEnvironment) -> None:
+    document = body_of(await env.client.get("/openapi.json"))
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert described == {(route.method, route.path) for route in ROUTES}
     assert document["openapi"] == "3.1.0"
@@ -21,15 +21,15 @@ async def test_every_route_is_described_and_nothing_else(stage: Stage) -> None:
     assert len(set(names)) == len(names)
 
 
-async def test_every_reference_leads_somewhere(stage: Stage) -> None:
-    text = (await stage.client.get("/openapi.json")).text
+async def test_every_reference_leads_somewhere(env: ApiEnvironment) -> None:
+    text = (await env.client.get("/openapi.json")).text
     schemas = json.loads(text)["components"]["schemas"]
     wanted = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
     assert wanted <= set(schemas)
 
 
-async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(stage: Stage) -> None:
-    response = await stage.client.get("/docs")
+async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(env: ApiEnvironment) -> None:
+    response = await env.client.get("/docs")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert "<script" not in response.text
     assert "http://" not in response.text
@@ -41,13 +41,13 @@ async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(stage: Sta
     assert "/v1/jobs:batch" in response.text
 
 
-async def test_the_bare_address_shows_the_page(stage: Stage) -> None:
-    assert (await stage.client.get("/")).text == (await stage.client.get("/docs")).text
+async def test_the_bare_address_shows_the_page(env: ApiEnvironment) -> None:
+    assert (await env.client.get("/")).text == (await env.client.get("/docs")).text
 
 
-async def test_every_answer_forbids_guessing_and_keeping(stage: Stage) -> None:
+async def test_every_answer_forbids_guessing_and_keeping(env: ApiEnvironment) -> None:
     for path in ("/livez", "/v1/jobs", "/nothing", "/v1/jobs?limit=0", "/docs"):
-        headers = (await stage.client.get(path)).headers
+        headers = (await env.client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
 
@@ -67,12 +67,12 @@ async def test_every_answer_forbids_guessing_and_keeping(stage: Stage) -> None:
         ("/v1/system", "/v1/system"),
     ],
 )
-async def test_a_full_answer_fits_its_schema(stage: Stage, path: str, template: str) -> None:
-    await stage.submit(tags=["a"], meta={"b": "c"}, on_success={"type": "x"}, retry={"cap": 1}, delay=5, timeout=5)
-    await stage.dead()
-    await stage.client.post("/tasks", json={"cron": "@hourly"})
-    await stage.client.post("/v1/queues/default/pause", json={"reason": "x"})
-    document = body_of(await stage.client.get("/openapi.json"))
+async def test_a_full_answer_fits_its_schema(env: ApiEnvironment, path: str, template: str) -> None:
+    await env.submit(tags=["a"], meta={"b": "c"}, on_success={"type": "x"}, retry={"cap": 1}, delay=5, timeout=5)
+    await env.dead()
+    await env.client.post("/tasks", json={"cron": "@hourly"})
+    await env.client.post("/v1/queues/default/pause", json={"reason": "x"})
+    document = body_of(await env.client.get("/openapi.json"))
     schema: dict[str, Any] = document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]
     whole = {**schema["schema"], "components": document["components"]}
-    jsonschema_rs.Draft202012Validator(whole, validate_formats=True).validate((await stage.client.get(path)).json())
+    jsonschema_rs.Draft202012Validator(whole, validate_formats=True).validate((await env.client.get(path)).json())

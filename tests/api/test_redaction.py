@@ -1,4 +1,4 @@
-"""Redaction of answers: payloads only for those who may see them, secrets in them for fewer."""
+"""Redaction of answers: payloads and secrets in them are shown only to tokens with the action for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import Raw, Struct
 
-from api.staging import Stage, body_of, fields_of, problem_of, staged
+from api.environment import ApiEnvironment, api_environment, body_of, fields_of, problem_of
 from rota.api import ApiKey, ApiSettings
 from rota.api.redaction import OWN, TEXTS
 from rota.api.routes import ROUTES
@@ -31,51 +31,49 @@ PAYLOAD = {"to": CANARY, "smtp": {"Password": SECRET, "url": f"smtp://me:{SECRET
 
 
 @pytest.fixture
-async def guarded() -> AsyncIterator[Stage]:
+async def guarded() -> AsyncIterator[ApiEnvironment]:
     settings = ApiSettings(keys=(ApiKey.of("token", "bootstrap-0123456789abcdef"),))
-    async with staged(settings) as stage:
-        stage.client.headers.update(ADMIN)
-        yield stage
+    async with api_environment(settings) as env:
+        env.client.headers.update(ADMIN)
+        yield env
 
 
-async def token(stage: Stage, **fields: Any) -> dict[str, str]:  # noqa: ANN401 - any field
-    answer = await stage.client.post("/v1/tokens", json={"name": f"{fields}", **fields})
+async def token(env: ApiEnvironment, **fields: Any) -> dict[str, str]:  # noqa: ANN401 - any field
+    answer = await env.client.post("/v1/tokens", json={"name": f"{fields}", **fields})
     return {"Authorization": f"Bearer {body_of(answer, 201)['secret']}"}
 
 
-async def lease(stage: Stage) -> dict[str, Any]:
+async def lease(env: ApiEnvironment) -> dict[str, Any]:
     request = {"worker_id": "ada", "boot_id": "b", "max": 1, "queues": ["default"]}
-    answer = body_of(await stage.client.post("/v1/leases:claim", json=request))
+    answer = body_of(await env.client.post("/v1/leases:claim", json=request))
     (job,) = answer["jobs"]
     return {"id": job["id"], "fence": job["fence"], "lease_token": answer["lease_tokens"][job["id"]]}
 
 
-async def stage_jobs(stage: Stage) -> dict[str, str]:
+async def stage_jobs(env: ApiEnvironment) -> dict[str, str]:
     """Make a job of each kind that shows what users wrote, and give their ids."""
     follow = {"type": "after", "payload": PAYLOAD}
-    done = await stage.submit(type="mail", payload=PAYLOAD, on_failure=follow, meta={"api_key": SECRET})
-    held = await lease(stage)
+    done = await env.submit(type="mail", payload=PAYLOAD, on_failure=follow, meta={"api_key": SECRET})
+    held = await lease(env)
     step = {**held, "key": "sent", "act": "intend"}
-    body_of(await stage.client.post("/v1/leases:step", json=step))
-    body_of(
-        await stage.client.post("/v1/leases:step", json={**step, "act": "conclude", "outcome": json.dumps(PAYLOAD)})
-    )
+    body_of(await env.client.post("/v1/leases:step", json=step))
+    body_of(await env.client.post("/v1/leases:step", json={**step, "act": "conclude", "outcome": json.dumps(PAYLOAD)}))
     renewal = {**held, "progress": f"sent {CANARY} password={SECRET}"}
-    body_of(await stage.client.post("/v1/leases:renew", json={"renewals": [renewal]}))
+    body_of(await env.client.post("/v1/leases:renew", json={"renewals": [renewal]}))
     body_of(
-        await stage.client.post(
+        await env.client.post(
             "/v1/leases:settle", json={"reports": [{**held, "outcome": "succeeded", "result": PAYLOAD}]}
         )
     )
     error = {"kind": "OSError", "message": f"{CANARY} password={SECRET}", "traceback": f"{CANARY}: '{SECRET}'"}
     ids = {"done": done["id"]}
     for name, attempts in (("dead", 1), ("retrying", 3)):
-        ids[name] = (await stage.submit(type="mail", payload=PAYLOAD, max_attempts=attempts))["id"]
-        report = {**await lease(stage), "outcome": "failed", "error": error, "log_tail": CANARY}
-        body_of(await stage.client.post("/v1/leases:settle", json={"reports": [report]}))
-    answer = await stage.client.post("/v1/schedules", json={"name": "s", "cron": "0 0 1 1 *", "job": follow})
+        ids[name] = (await env.submit(type="mail", payload=PAYLOAD, max_attempts=attempts))["id"]
+        report = {**await lease(env), "outcome": "failed", "error": error, "log_tail": CANARY}
+        body_of(await env.client.post("/v1/leases:settle", json={"reports": [report]}))
+    answer = await env.client.post("/v1/schedules", json={"name": "s", "cron": "0 0 1 1 *", "job": follow})
     ids["schedule"] = body_of(answer, 201)["id"]
-    emitted = await stage.client.post("/v1/events/paid", json={"payload": PAYLOAD})
+    emitted = await env.client.post("/v1/events/paid", json={"payload": PAYLOAD})
     assert emitted.status_code < 300, emitted.text
     return ids
 
@@ -108,7 +106,7 @@ def reads(ids: dict[str, str]) -> list[str]:
     ]
 
 
-async def test_a_viewer_sees_no_data_of_users_on_any_route(guarded: Stage) -> None:
+async def test_a_viewer_sees_no_data_of_users_on_any_route(guarded: ApiEnvironment) -> None:
     ids = await stage_jobs(guarded)
     viewer = await token(guarded, role="viewer")
     everything = ""
@@ -126,7 +124,7 @@ async def test_a_viewer_sees_no_data_of_users_on_any_route(guarded: Stage) -> No
     assert job["error"] == {"kind": "OSError", "message": REDACTED, "traceback": REDACTED}
 
 
-async def test_an_operator_sees_payloads_but_not_the_secrets_in_them(guarded: Stage) -> None:
+async def test_an_operator_sees_payloads_but_not_the_secrets_in_them(guarded: ApiEnvironment) -> None:
     ids = await stage_jobs(guarded)
     operator = await token(guarded, role="operator")
     for path in reads(ids):
@@ -141,14 +139,14 @@ async def test_an_operator_sees_payloads_but_not_the_secrets_in_them(guarded: St
 
 
 @pytest.mark.parametrize("fields", [{"role": "submitter"}, {"role": "viewer", "actions": ["secrets.read"]}])
-async def test_with_the_action_everything_is_shown(guarded: Stage, fields: dict[str, Any]) -> None:
+async def test_with_the_action_everything_is_shown(guarded: ApiEnvironment, fields: dict[str, Any]) -> None:
     ids = await stage_jobs(guarded)
     headers = await token(guarded, **fields)
     job = body_of(await guarded.client.get(f"/v1/jobs/{ids['done']}", headers=headers))
     assert job["payload"] == PAYLOAD
 
 
-async def test_a_worker_gets_the_payload_of_its_job(guarded: Stage) -> None:
+async def test_a_worker_gets_the_payload_of_its_job(guarded: ApiEnvironment) -> None:
     await guarded.submit(type="mail", payload=PAYLOAD)
     worker = await token(guarded, role="worker")
     request = {"worker_id": "ada", "boot_id": "b", "max": 1, "queues": ["default"]}
@@ -156,7 +154,7 @@ async def test_a_worker_gets_the_payload_of_its_job(guarded: Stage) -> None:
     assert job["payload"] == PAYLOAD
 
 
-async def test_a_redacted_payload_cannot_be_written_back(guarded: Stage) -> None:
+async def test_a_redacted_payload_cannot_be_written_back(guarded: ApiEnvironment) -> None:
     job = await guarded.submit(type="mail", payload=PAYLOAD, delay=60)
     operator = await token(guarded, role="operator")
     seen = body_of(await guarded.client.get(f"/v1/jobs/{job['id']}", headers=operator))["payload"]
@@ -173,20 +171,20 @@ async def test_a_redacted_payload_cannot_be_written_back(guarded: Stage) -> None
 @pytest.mark.parametrize(
     "path", ["/v1/jobs?q=error:canary", "/v1/jobs:count?q=-error:canary", "/v1/suggest?field=error"]
 )
-async def test_messages_of_errors_cannot_be_guessed_by_searching(guarded: Stage, path: str) -> None:
+async def test_messages_of_errors_cannot_be_guessed_by_searching(guarded: ApiEnvironment, path: str) -> None:
     viewer = await token(guarded, role="viewer")
     assert "payloads.read" in problem_of(await guarded.client.get(path, headers=viewer), 403)["detail"]
     body_of(await guarded.client.get(path))
 
 
-async def test_operations_do_not_search_in_errors_either(guarded: Stage) -> None:
+async def test_operations_do_not_search_in_errors_either(guarded: ApiEnvironment) -> None:
     headers = await token(guarded, actions=["jobs.operate", "jobs.retry", "jobs.read"])
     request = {"action": "retry", "q": "error:canary", "dry_run": True}
     problem_of(await guarded.client.post("/v1/operations", json=request, headers=headers), 403)
 
 
 def forms_of(kind: Any) -> Iterator[type[Struct]]:  # noqa: ANN401 - any annotation
-    """Give all forms that an annotation mentions, those within forms too."""
+    """Return all forms that an annotation mentions, those within forms too."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         yield kind
         for field in msgspec.structs.fields(kind):
@@ -254,7 +252,9 @@ def test_nothing_is_copied_without_a_secret() -> None:
     assert SecretKeys().redact(data) is data
 
 
-async def test_a_client_that_may_not_see_results_is_refused_and_gets_no_mark_as_a_result(guarded: Stage) -> None:
+async def test_a_client_that_may_not_see_results_is_refused_and_gets_no_mark_as_a_result(
+    guarded: ApiEnvironment,
+) -> None:
     job_id = job_id_of((await stage_jobs(guarded))["done"])
     viewer = (await token(guarded, role="viewer"))["Authorization"].removeprefix("Bearer ")
     client = client_of(guarded, viewer)
@@ -270,6 +270,6 @@ async def test_a_client_that_may_not_see_results_is_refused_and_gets_no_mark_as_
     assert CANARY in str((await client_of(guarded, submitter).wait(job_id, timedelta(seconds=1))).result)
 
 
-def client_of(stage: Stage, secret: str) -> Client:
-    transport = Transport(["http://localhost"], token=secret, http_transport=httpx.ASGITransport(app=stage.api))
-    return Client(transport, clock=stage.clock)
+def client_of(env: ApiEnvironment, secret: str) -> Client:
+    transport = Transport(["http://localhost"], token=secret, http_transport=httpx.ASGITransport(app=env.api))
+    return Client(transport, clock=env.clock)

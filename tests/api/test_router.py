@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.staging import Stage, body_of, problem_of
+from api.environment import ApiEnvironment, body_of, problem_of
 from rota.api.router import Router
 from rota.api.routes import ROUTES
 
@@ -57,8 +57,8 @@ def test_every_route_is_found_under_its_own_path(path: str) -> None:
     assert found[0] == path
 
 
-async def test_the_api_can_be_mounted_under_a_path_of_somebody_elses_application(stage: Stage) -> None:
-    mounted = httpx.ASGITransport(stage.api, root_path="/queue")
+async def test_the_api_can_be_mounted_under_a_path_of_somebody_elses_application(env: ApiEnvironment) -> None:
+    mounted = httpx.ASGITransport(env.api, root_path="/queue")
     async with httpx.AsyncClient(transport=mounted, base_url="http://127.0.0.1") as client:
         job = body_of(await client.post("/queue/v1/jobs", json={"type": "mail"}), 201)
         assert body_of(await client.get(f"/queue/v1/jobs/{job['id']}"))["type"] == "mail"
@@ -67,9 +67,9 @@ async def test_the_api_can_be_mounted_under_a_path_of_somebody_elses_application
 
 
 @pytest.mark.parametrize("root", ["/v", "/v1/jo", "/queue", "/queue/", "/"])
-async def test_a_proxy_may_take_the_path_that_we_are_mounted_under_away(stage: Stage, root: str) -> None:
+async def test_a_proxy_may_take_the_path_that_we_are_mounted_under_away(env: ApiEnvironment, root: str) -> None:
     """Only whole parts of a path are the other's: `/v1` does not lie below `/v`."""
-    mounted = httpx.ASGITransport(stage.api, root_path=root)
+    mounted = httpx.ASGITransport(env.api, root_path=root)
     async with httpx.AsyncClient(transport=mounted, base_url="http://127.0.0.1") as client:
         body_of(await client.post("/v1/jobs", json={"type": "mail"}), 201)
         body_of(await client.post(f"{root.rstrip('/')}/v1/jobs", json={"type": "mail"}), 201)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.staging import Stage, body_of, staged
+from api.environment import ApiEnvironment, api_environment, body_of
 from rota.api import ApiKey, ApiSettings
 from rota.core.access import ROLES
 from rota.core.saved_view import MOST_VIEWS
@@ -24,63 +24,63 @@ def of(name: str) -> dict[str, str]:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with staged(ApiSettings(keys=KEYS)) as one:
+async def env() -> AsyncIterator[ApiEnvironment]:
+    async with api_environment(ApiSettings(keys=KEYS)) as one:
         yield one
 
 
-async def names(stage: Stage, who: str) -> list[tuple[str, bool]]:
-    views = body_of(await stage.client.get("/v1/views", headers=of(who)))["items"]
+async def names(env: ApiEnvironment, who: str) -> list[tuple[str, bool]]:
+    views = body_of(await env.client.get("/v1/views", headers=of(who)))["items"]
     return [(one["name"], one["is_shared"]) for one in views]
 
 
-async def save(stage: Stage, who: str, name: str, **body: object) -> int:
-    response = await stage.client.put(f"/v1/views/{name}", json={**LATE, **body}, headers=of(who))
+async def save(env: ApiEnvironment, who: str, name: str, **body: object) -> int:
+    response = await env.client.put(f"/v1/views/{name}", json={**LATE, **body}, headers=of(who))
     return response.status_code
 
 
-async def test_a_view_is_seen_by_its_owner_only_and_a_shared_one_by_everybody(stage: Stage) -> None:
-    assert [await save(stage, "ann", "mine"), await save(stage, "ann", "ours", is_shared=True)] == [200, 200]
-    assert await save(stage, "vic", "mine", query="status=dead") == 200
-    assert await names(stage, "ann") == [("ours", True), ("mine", False)]
-    assert await names(stage, "vic") == [("ours", True), ("mine", False)]
-    gone = await stage.client.delete("/v1/views/mine", headers=of("vic"))
-    assert (gone.status_code, await names(stage, "ann")) == (204, [("ours", True), ("mine", False)])
-    assert [(entry.actor, entry.action, entry.target) for entry in await stage.store.ledger()] == [
+async def test_a_view_is_seen_by_its_owner_only_and_a_shared_one_by_everybody(env: ApiEnvironment) -> None:
+    assert [await save(env, "ann", "mine"), await save(env, "ann", "ours", is_shared=True)] == [200, 200]
+    assert await save(env, "vic", "mine", query="status=dead") == 200
+    assert await names(env, "ann") == [("ours", True), ("mine", False)]
+    assert await names(env, "vic") == [("ours", True), ("mine", False)]
+    gone = await env.client.delete("/v1/views/mine", headers=of("vic"))
+    assert (gone.status_code, await names(env, "ann")) == (204, [("ours", True), ("mine", False)])
+    assert [(entry.actor, entry.action, entry.target) for entry in await env.store.ledger()] == [
         ("ann", "views.save", "ours")
     ]
 
 
-async def test_a_viewer_keeps_views_of_its_own_and_neither_shares_nor_removes_shared_ones(stage: Stage) -> None:
-    assert await save(stage, "vic", "mine") == 200
-    assert await save(stage, "vic", "ours", is_shared=True) == 403
-    assert await save(stage, "ann", "ours", is_shared=True) == 200
-    refused = await stage.client.delete("/v1/views/ours", params={"is_shared": "true"}, headers=of("vic"))
+async def test_a_viewer_keeps_views_of_its_own_and_neither_shares_nor_removes_shared_ones(env: ApiEnvironment) -> None:
+    assert await save(env, "vic", "mine") == 200
+    assert await save(env, "vic", "ours", is_shared=True) == 403
+    assert await save(env, "ann", "ours", is_shared=True) == 200
+    refused = await env.client.delete("/v1/views/ours", params={"is_shared": "true"}, headers=of("vic"))
     assert (refused.status_code, "jobs.operate" in refused.text) == (403, True)
-    missing = await stage.client.delete("/v1/views/ours", headers=of("vic"))
+    missing = await env.client.delete("/v1/views/ours", headers=of("vic"))
     assert missing.status_code == 404
-    assert (await stage.client.get("/v1/views", headers=of("bot"))).status_code == 403
-    assert await names(stage, "vic") == [("ours", True), ("mine", False)]
+    assert (await env.client.get("/v1/views", headers=of("bot"))).status_code == 403
+    assert await names(env, "vic") == [("ours", True), ("mine", False)]
 
 
 async def test_where_no_token_is_needed_every_view_is_shared() -> None:
-    async with staged() as stage:
-        view = body_of(await stage.client.put("/v1/views/late", json=LATE))
+    async with api_environment() as env:
+        view = body_of(await env.client.put("/v1/views/late", json=LATE))
         assert (view["is_shared"], view["saved_by"]) == (True, "anonymous")
-        again = body_of(await stage.client.get("/v1/views"))["items"]
+        again = body_of(await env.client.get("/v1/views"))["items"]
         assert again == [view]
 
 
 async def test_a_read_only_server_shows_views_and_keeps_none() -> None:
-    async with staged(ApiSettings(keys=KEYS, read_only=True)) as stage:
-        assert await save(stage, "ann", "mine") == 403
-        assert await names(stage, "ann") == []
+    async with api_environment(ApiSettings(keys=KEYS, read_only=True)) as env:
+        assert await save(env, "ann", "mine") == 403
+        assert await names(env, "ann") == []
 
 
-async def test_there_are_at_most_a_hundred_views_of_an_owner(stage: Stage) -> None:
+async def test_there_are_at_most_a_hundred_views_of_an_owner(env: ApiEnvironment) -> None:
     for number in range(MOST_VIEWS):
-        assert await save(stage, "vic", f"view {number}") == 200
-    assert await save(stage, "vic", "view 7", query="status=dead") == 200, "one that is there may be replaced"
-    refused = await stage.client.put("/v1/views/more", json=LATE, headers=of("vic"))
+        assert await save(env, "vic", f"view {number}") == 200
+    assert await save(env, "vic", "view 7", query="status=dead") == 200, "one that is there may be replaced"
+    refused = await env.client.put("/v1/views/more", json=LATE, headers=of("vic"))
     assert (refused.status_code, "remove one first" in refused.text) == (409, True)
-    assert await save(stage, "ann", "mine") == 200
+    assert await save(env, "ann", "mine") == 200

@@ -28,7 +28,7 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from api.staging import served, staged
+from api.environment import api_environment, served
 from rota.api import ApiSettings, Limits
 from rota.api.router import EVENT_STREAM, Route
 from rota.api.routes import ROUTES
@@ -58,7 +58,7 @@ def check_sleep(payload: object) -> None:
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
-    """Serve on a loop of its own: schemathesis asks from this thread."""
+    """Serve on a loop of its own: schemathesis sends its requests from this thread."""
     place: Path = tmp_path_factory.mktemp("schemathesis") / "rota.db"
     addresses: list[str] = []
     ready = threading.Event()
@@ -68,10 +68,10 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.Ba
     async def run() -> None:
         limits = Limits(longest_wait=timedelta(milliseconds=5))
         checks = ApiSettings(limits=limits, payload_checks={"sleep": check_sleep})
-        async with staged(checks, str(place)) as stage, served(stage.api) as address:
+        async with api_environment(checks, str(place)) as env, served(env.api) as address:
             for _ in range(3):
-                await stage.dead()
-            await stage.client.post("/v1/schedules", json={"name": "nightly", "cron": "@daily", "job": {}})
+                await env.dead()
+            await env.client.post("/v1/schedules", json={"name": "nightly", "cron": "@daily", "job": {}})
             addresses.append(address)
             ready.set()
             await done.wait()

@@ -1,4 +1,4 @@
-"""Open tabs of the dashboard: fifty of them cost the store as much as one, and none shows what is no longer so."""
+"""Open tabs of the dashboard: fifty of them cost the store as much as one, and none shows a stale answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from api.staging import Stage, body_of, staged
-from building import new_job
+from api.environment import ApiEnvironment, api_environment, body_of
+from builders import new_job
 from rota.api import ApiKey, ApiSettings
 from rota.api.topics import Topic
 from rota.core.access import ROLES
@@ -56,76 +56,76 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("path", TOPICS)
-async def test_fifty_tabs_cost_the_store_as_much_as_one(stage: Stage, asked: Counter[str], path: str) -> None:
-    await stage.submit(type="mail")
-    body_of(await stage.client.get(path, headers=TAB))
+async def test_fifty_tabs_cost_the_store_as_much_as_one(env: ApiEnvironment, asked: Counter[str], path: str) -> None:
+    await env.submit(type="mail")
+    body_of(await env.client.get(path, headers=TAB))
     once = Counter(asked)
-    stage.api.context.shared_answers.forget()
-    stage.api.context.overview = stage.api.context.problems = None
+    env.api.context.shared_answers.forget()
+    env.api.context.overview = env.api.context.problems = None
     asked.clear()
-    answers = await asyncio.gather(*(stage.client.get(path, headers=TAB) for _ in range(TABS)))
+    answers = await asyncio.gather(*(env.client.get(path, headers=TAB) for _ in range(TABS)))
     assert len({answer.content for answer in answers}) == 1
     assert asked == once
-    await asyncio.gather(*(stage.client.get(path, headers=TAB) for _ in range(TABS)))
+    await asyncio.gather(*(env.client.get(path, headers=TAB) for _ in range(TABS)))
     assert asked == once, "nor do those that come a moment later"
 
 
-async def test_programs_always_ask_the_store(stage: Stage, asked: Counter[str]) -> None:
+async def test_programs_always_ask_the_store(env: ApiEnvironment, asked: Counter[str]) -> None:
     for _ in range(3):
-        body_of(await stage.client.get("/v1/events"))
-        body_of(await stage.client.get("/v1/events", headers={"Rota-Client": "cli"}))
+        body_of(await env.client.get("/v1/events"))
+        body_of(await env.client.get("/v1/events", headers={"Rota-Client": "cli"}))
     assert asked["ledger"] == 6
 
 
-async def test_a_caller_that_acts_sees_the_effect_at_once(stage: Stage) -> None:
+async def test_a_caller_that_acts_sees_the_effect_at_once(env: ApiEnvironment) -> None:
     path = "/v1/queues?limit=500"
-    await stage.submit(type="mail")
-    assert [one["is_paused"] for one in body_of(await stage.client.get(path, headers=TAB))["items"]] == [False]
-    await stage.client.post("/v1/queues/default/pause", json={}, headers=TAB)
-    assert [one["is_paused"] for one in body_of(await stage.client.get(path, headers=TAB))["items"]] == [True]
+    await env.submit(type="mail")
+    assert [one["is_paused"] for one in body_of(await env.client.get(path, headers=TAB))["items"]] == [False]
+    await env.client.post("/v1/queues/default/pause", json={}, headers=TAB)
+    assert [one["is_paused"] for one in body_of(await env.client.get(path, headers=TAB))["items"]] == [True]
 
 
-async def test_an_update_of_the_stream_ends_what_was_shared(stage: Stage) -> None:
+async def test_an_update_of_the_stream_ends_what_was_shared(env: ApiEnvironment) -> None:
     path = "/v1/jobs?limit=100"
-    follow = stage.api.context.live.follow(None)
+    follow = env.api.context.live.follow(None)
     await anext(follow)
-    assert body_of(await stage.client.get(path, headers=TAB))["items"] == []
-    await stage.submit(type="mail")
+    assert body_of(await env.client.get(path, headers=TAB))["items"] == []
+    await env.submit(type="mail")
     async with asyncio.timeout(10):
         while b"event: update" not in await anext(follow):
             pass
-    assert len(body_of(await stage.client.get(path, headers=TAB))["items"]) == 1
+    assert len(body_of(await env.client.get(path, headers=TAB))["items"]) == 1
     await follow.aclose()
 
 
-async def test_a_change_of_a_topic_ends_what_was_shared(stage: Stage) -> None:
-    """A page asks again when its topic has changed: an answer from before would hide the change for seconds."""
+async def test_a_change_of_a_topic_ends_what_was_shared(env: ApiEnvironment) -> None:
+    """A page reads again when its topic has changed: an answer from before would hide the change for seconds."""
     path, jobs = "/v1/jobs?limit=100", 0
-    follow = stage.api.context.live.follow(None, [Topic("jobs")])
+    follow = env.api.context.live.follow(None, [Topic("jobs")])
     await anext(follow)
     change = asyncio.ensure_future(anext(follow))
     async with asyncio.timeout(10):
         while not change.done():
             # Again and again: the first look, which is the one to compare with, may come later than the change.
-            await stage.client.get(path, headers=TAB)
-            await stage.store.insert([new_job()])
+            await env.client.get(path, headers=TAB)
+            await env.store.insert([new_job()])
             jobs += 1
             await asyncio.wait([change], timeout=0.6)
     assert b"event: changed" in change.result()
-    assert len(body_of(await stage.client.get(path, headers=TAB))["items"]) == jobs
+    assert len(body_of(await env.client.get(path, headers=TAB))["items"]) == jobs
     await follow.aclose()
 
 
 async def test_tabs_with_another_access_share_nothing() -> None:
     keys = (ApiKey.of("all", "a" * 32), ApiKey.of("submitter", "b" * 32, ROLES["submitter"]))
-    async with staged(ApiSettings(keys=keys)) as stage:
-        first = await stage.client.get("/v1/queues", headers={**TAB, "Authorization": f"Bearer {'a' * 32}"})
-        second = await stage.client.get("/v1/queues", headers={**TAB, "Authorization": f"Bearer {'b' * 32}"})
+    async with api_environment(ApiSettings(keys=keys)) as env:
+        first = await env.client.get("/v1/queues", headers={**TAB, "Authorization": f"Bearer {'a' * 32}"})
+        second = await env.client.get("/v1/queues", headers={**TAB, "Authorization": f"Bearer {'b' * 32}"})
         assert (first.status_code, second.status_code) == (200, 403)
 
 
 async def test_a_tab_that_closes_does_not_take_the_answer_from_the_others(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    env: ApiEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = asyncio.Event()
     ledger = SqliteStore.ledger
@@ -135,8 +135,8 @@ async def test_a_tab_that_closes_does_not_take_the_answer_from_the_others(
         return await ledger(self, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SqliteStore, "ledger", slowly)
-    first = asyncio.create_task(stage.client.get("/v1/events", headers=TAB))
-    second = asyncio.create_task(stage.client.get("/v1/events", headers=TAB))
+    first = asyncio.create_task(env.client.get("/v1/events", headers=TAB))
+    second = asyncio.create_task(env.client.get("/v1/events", headers=TAB))
     await asyncio.sleep(0.01)
     first.cancel()
     await asyncio.sleep(0)
@@ -145,7 +145,7 @@ async def test_a_tab_that_closes_does_not_take_the_answer_from_the_others(
         assert (await second).status_code == 200
 
 
-async def test_a_refusal_is_not_kept(stage: Stage) -> None:
-    assert (await stage.client.get("/v1/jobs?status=nothing", headers=TAB)).status_code == 422
-    assert (await stage.client.get("/v1/jobs?status=nothing", headers=TAB)).status_code == 422
-    assert stage.api.context.shared_answers._answers == {}
+async def test_a_refusal_is_not_kept(env: ApiEnvironment) -> None:
+    assert (await env.client.get("/v1/jobs?status=nothing", headers=TAB)).status_code == 422
+    assert (await env.client.get("/v1/jobs?status=nothing", headers=TAB)).status_code == 422
+    assert env.api.context.shared_answers._answers == {}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.staging import Stage, body_of, fields_of, problem_of, staged
-from building import HOUR
+from api.environment import ApiEnvironment, api_environment, body_of, fields_of, problem_of
+from builders import HOUR
 from rota.api import ApiKey, ApiSettings
 from rota.api.token_cache import FRESH_SECONDS, MOST_FAILURES, WINDOW_SECONDS, FailureLimit, TokenCache
 from rota.core.access import TokenDraft, id_of_secret, secret_of
@@ -20,14 +20,14 @@ WRONG = secret_of("aaaaaaaa", "b" * 32)
 
 
 @pytest.fixture
-async def guarded() -> AsyncIterator[Stage]:
-    async with staged(ApiSettings(keys=(ApiKey.of("token", "bootstrap-0123456789abcdef"),))) as stage:
-        yield stage
+async def guarded() -> AsyncIterator[ApiEnvironment]:
+    async with api_environment(ApiSettings(keys=(ApiKey.of("token", "bootstrap-0123456789abcdef"),))) as env:
+        yield env
 
 
-async def given(stage: Stage, **fields: Any) -> dict[str, str]:  # noqa: ANN401 - any field
+async def given(env: ApiEnvironment, **fields: Any) -> dict[str, str]:  # noqa: ANN401 - any field
     """Create a token and give the header that presents it."""
-    answer = await stage.client.post("/v1/tokens", json={"name": "ci", **fields}, headers=ADMIN)
+    answer = await env.client.post("/v1/tokens", json={"name": "ci", **fields}, headers=ADMIN)
     return bearer(body_of(answer, 201)["secret"])
 
 
@@ -35,7 +35,7 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-async def test_a_secret_is_long_has_a_checksum_and_is_nowhere_in_the_store(guarded: Stage) -> None:
+async def test_a_secret_is_long_has_a_checksum_and_is_nowhere_in_the_store(guarded: ApiEnvironment) -> None:
     answer = body_of(await guarded.client.post("/v1/tokens", json={"name": "ci", "role": "viewer"}, headers=ADMIN), 201)
     secret: str = answer["secret"]
     prefix, token_id, random, _ = secret.split("_")
@@ -46,14 +46,14 @@ async def test_a_secret_is_long_has_a_checksum_and_is_nowhere_in_the_store(guard
     assert random not in repr(stored)
 
 
-async def test_a_token_opens_what_its_role_has_and_the_refusal_names_the_action(guarded: Stage) -> None:
+async def test_a_token_opens_what_its_role_has_and_the_refusal_names_the_action(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="viewer")
     body_of(await guarded.client.get("/v1/jobs", headers=headers))
     refusal = problem_of(await guarded.client.post("/v1/jobs", json={}, headers=headers), 403)
     assert "jobs.submit" in refusal["detail"]
 
 
-async def test_wrong_expired_and_revoked_tokens_are_refused_alike(guarded: Stage) -> None:
+async def test_wrong_expired_and_revoked_tokens_are_refused_alike(guarded: ApiEnvironment) -> None:
     expired = await given(guarded, name="a", role="admin", expires="1h")
     revoked = await given(guarded, name="b", role="admin")
     body_of(await guarded.client.get("/v1/jobs", headers=expired))
@@ -67,7 +67,7 @@ async def test_wrong_expired_and_revoked_tokens_are_refused_alike(guarded: Stage
     assert len({answer.text for answer in answers}) == 1
 
 
-async def test_the_id_of_a_token_is_not_enough(guarded: Stage) -> None:
+async def test_the_id_of_a_token_is_not_enough(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="viewer")
     token_id = id_of_secret(headers["Authorization"].removeprefix("Bearer "))
     forged = bearer(secret_of(str(token_id), "b" * 32))
@@ -78,13 +78,13 @@ async def test_the_id_of_a_token_is_not_enough(guarded: Stage) -> None:
     body_of(await guarded.client.get("/v1/jobs", headers=headers))
 
 
-async def test_a_wrong_stored_token_is_refused_where_none_is_required(stage: Stage) -> None:
-    problem_of(await stage.client.get("/v1/jobs", headers=bearer(WRONG)), 401)
-    body_of(await stage.client.get("/v1/jobs"))
-    assert (await stage.client.get("/livez", headers=bearer(WRONG))).status_code == 200
+async def test_a_wrong_stored_token_is_refused_where_none_is_required(env: ApiEnvironment) -> None:
+    problem_of(await env.client.get("/v1/jobs", headers=bearer(WRONG)), 401)
+    body_of(await env.client.get("/v1/jobs"))
+    assert (await env.client.get("/livez", headers=bearer(WRONG))).status_code == 200
 
 
-async def test_a_revocation_by_another_process_is_seen_within_five_seconds(guarded: Stage) -> None:
+async def test_a_revocation_by_another_process_is_seen_within_five_seconds(guarded: ApiEnvironment) -> None:
     assert FRESH_SECONDS < 5
     _, secret = await guarded.engine.tokens.create(TokenDraft("ci", "viewer"), Actor("ann"))
     now = 0.0
@@ -97,7 +97,7 @@ async def test_a_revocation_by_another_process_is_seen_within_five_seconds(guard
     assert await cache.look_up(secret.encode()) is None
 
 
-async def test_after_a_rotation_the_old_secret_ends_with_the_overlap(guarded: Stage) -> None:
+async def test_after_a_rotation_the_old_secret_ends_with_the_overlap(guarded: ApiEnvironment) -> None:
     old = await given(guarded, role="viewer")
     answer = await guarded.client.post("/v1/tokens/ci/rotate", json={"overlap": "10m"}, headers=ADMIN)
     new = bearer(body_of(answer, 201)["secret"])
@@ -121,13 +121,13 @@ async def test_after_a_rotation_the_old_secret_ends_with_the_overlap(guarded: St
         ({"role": "viewer", "expires": "1h", "expires_at": "2999-01-01T00:00:00Z"}, "expires"),
     ],
 )
-async def test_a_wrong_draft_names_the_field(guarded: Stage, fields: dict[str, Any], field: str) -> None:
+async def test_a_wrong_draft_names_the_field(guarded: ApiEnvironment, fields: dict[str, Any], field: str) -> None:
     answer = await guarded.client.post("/v1/tokens", json={"name": "x", **fields}, headers=ADMIN)
     assert fields_of(problem_of(answer, 422)) == {field}
     assert await guarded.store.tokens() == []
 
 
-async def test_a_token_cannot_hand_out_or_take_over_more_than_it_has(guarded: Stage) -> None:
+async def test_a_token_cannot_hand_out_or_take_over_more_than_it_has(guarded: ApiEnvironment) -> None:
     await given(guarded, name="root", role="admin")
     deputy = await given(guarded, name="deputy", actions=["tokens.edit", "work"], queues=["mail-*"])
     for fields, status in (
@@ -142,7 +142,7 @@ async def test_a_token_cannot_hand_out_or_take_over_more_than_it_has(guarded: St
     problem_of(await guarded.client.delete("/v1/tokens/root", headers=deputy), 403)
 
 
-async def test_each_item_of_a_batch_is_checked_against_the_queues(guarded: Stage) -> None:
+async def test_each_item_of_a_batch_is_checked_against_the_queues(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="submitter", queues=["mail-*"])
     jobs = [{"queue": "mail-a"}, {"queue": "pay"}, {"queue": "mail-a", "on_success": {"type": "x", "queue": "pay"}}]
     answer = body_of(await guarded.client.post("/v1/jobs:batch", json={"jobs": jobs}, headers=headers))
@@ -153,7 +153,7 @@ async def test_each_item_of_a_batch_is_checked_against_the_queues(guarded: Stage
     problem_of(await guarded.client.post("/v1/jobs", json=cron, headers=headers), 403)
 
 
-async def test_a_limited_token_cannot_wait_for_a_job_of_another_queue(guarded: Stage) -> None:
+async def test_a_limited_token_cannot_wait_for_a_job_of_another_queue(guarded: ApiEnvironment) -> None:
     """Such a job would be handed the result of a job that its submitter may not read."""
     headers = await given(guarded, role="submitter", queues=["mail"])
     mine, other = [
@@ -172,7 +172,7 @@ async def test_a_limited_token_cannot_wait_for_a_job_of_another_queue(guarded: S
     assert [item["status"] for item in answer["items"]] == [422, 201]
 
 
-async def test_jobs_of_other_queues_are_unknown_to_a_limited_token(guarded: Stage) -> None:
+async def test_jobs_of_other_queues_are_unknown_to_a_limited_token(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="operator", queues=["mail"])
     mine, other = [
         body_of(await guarded.client.post("/v1/jobs", json={"queue": name}, headers=ADMIN), 201)["id"]
@@ -192,7 +192,7 @@ async def test_jobs_of_other_queues_are_unknown_to_a_limited_token(guarded: Stag
     assert {queue["name"] for queue in queues} <= {"mail"}
 
 
-async def test_a_limited_worker_claims_renews_and_settles_in_its_queues_only(guarded: Stage) -> None:
+async def test_a_limited_worker_claims_renews_and_settles_in_its_queues_only(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="worker", queues=["mail"])
     post = guarded.client.post
     for queue in ("mail", "pay"):
@@ -219,7 +219,7 @@ async def test_a_limited_worker_claims_renews_and_settles_in_its_queues_only(gua
     problem_of(await post(f"/jobs/{other['id']}/complete", json=completion, headers=headers), 404)
 
 
-async def test_a_limited_worker_closes_no_limits_but_those_of_its_queue_and_key(guarded: Stage) -> None:
+async def test_a_limited_worker_closes_no_limits_but_those_of_its_queue_and_key(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, role="worker", queues=["mail"])
     post = guarded.client.post
     for name in ("key:pay-42", "task:send", "queue:pay", "key:mine", "queue:mail"):
@@ -237,7 +237,9 @@ async def test_a_limited_worker_closes_no_limits_but_those_of_its_queue_and_key(
 
 
 @pytest.mark.parametrize("headers", [bearer(WRONG), bearer("0" * 32), bearer(""), {"Authorization": "Basic YTpi"}])
-async def test_wrong_tokens_are_limited_per_source_and_counted(guarded: Stage, headers: dict[str, str]) -> None:
+async def test_wrong_tokens_are_limited_per_source_and_counted(
+    guarded: ApiEnvironment, headers: dict[str, str]
+) -> None:
     good = await given(guarded, role="viewer")
     body_of(await guarded.client.get("/v1/jobs", headers=good))
     statuses = [(await guarded.client.get("/v1/jobs", headers=headers)).status_code for _ in range(60)]
@@ -261,7 +263,7 @@ def test_the_limit_on_failures_ends_with_its_window() -> None:
     assert not limit.is_reached("here")
 
 
-async def test_a_token_hands_out_nothing_that_outlives_it(guarded: Stage) -> None:
+async def test_a_token_hands_out_nothing_that_outlives_it(guarded: ApiEnvironment) -> None:
     now = guarded.clock.moment
     soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
     post = guarded.client.post
@@ -283,7 +285,7 @@ async def test_a_token_hands_out_nothing_that_outlives_it(guarded: Stage) -> Non
     body_of(await post("/v1/tokens/mine/rotate", headers=mine), 201)
 
 
-async def test_the_ledger_names_the_token_and_the_surface(guarded: Stage) -> None:
+async def test_the_ledger_names_the_token_and_the_surface(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, name="ann", role="operator")
     for surface in ({}, {"Rota-Client": "cli"}, {"Rota-Client": "ui"}):
         await guarded.client.post("/v1/queues/mail/pause", headers={**headers, **surface})
@@ -293,7 +295,7 @@ async def test_the_ledger_names_the_token_and_the_surface(guarded: Stage) -> Non
     assert fields_of(problem_of(answer, 422)) == {"Rota-Client"}
 
 
-async def test_an_operation_needs_the_action_for_a_single_job_too(guarded: Stage) -> None:
+async def test_an_operation_needs_the_action_for_a_single_job_too(guarded: ApiEnvironment) -> None:
     headers = await given(guarded, actions=["jobs.operate", "jobs.retry"])
     body_of(
         await guarded.client.post(
@@ -306,7 +308,7 @@ async def test_an_operation_needs_the_action_for_a_single_job_too(guarded: Stage
         assert needed in refusal["detail"]
 
 
-async def test_a_count_is_limited_to_the_queues_of_a_token(guarded: Stage) -> None:
+async def test_a_count_is_limited_to_the_queues_of_a_token(guarded: ApiEnvironment) -> None:
     for queue in ("mail", "mail", "pay"):
         body_of(await guarded.client.post("/v1/jobs", json={"queue": queue}, headers=ADMIN), 201)
     headers = await given(guarded, role="viewer", queues=["mail"])

@@ -1,4 +1,4 @@
-"""Topics of the live stream: changes of other processes, shared looks, and refusals."""
+"""Topics of the live stream: changes of other processes, shared polling, and refusals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.staging import Stage, problem_of, until
-from building import new_job
+from api.environment import ApiEnvironment, problem_of, until
+from builders import new_job
 from rota.api import live
 from rota.api.topics import LookPace, TopicWatchers
 from rota.core.cluster import Member, Role
@@ -51,32 +51,32 @@ def _schedule_body() -> dict[str, Any]:
     return {"name": "nightly", "cron": "0 3 * * *", "job": {"type": "echo"}}
 
 
-async def _beat(stage: Stage) -> None:
-    await stage.store.beat([WORKER])
+async def _beat(env: ApiEnvironment) -> None:
+    await env.store.beat([WORKER])
 
 
-async def _insert(stage: Stage) -> None:
-    await stage.store.insert([new_job(queue="mail")])
+async def _insert(env: ApiEnvironment) -> None:
+    await env.store.insert([new_job(queue="mail")])
 
 
-async def _ledger(stage: Stage) -> None:
-    await stage.store.record([LedgerEntry("olga", "queues.pause", "mail", "", "")])
+async def _ledger(env: ApiEnvironment) -> None:
+    await env.store.record([LedgerEntry("olga", "queues.pause", "mail", "", "")])
 
 
-async def _schedule(stage: Stage) -> None:
-    assert (await stage.client.post("/v1/schedules", json=_schedule_body())).status_code == 201
+async def _schedule(env: ApiEnvironment) -> None:
+    assert (await env.client.post("/v1/schedules", json=_schedule_body())).status_code == 201
 
 
-async def _operate(stage: Stage) -> None:
+async def _operate(env: ApiEnvironment) -> None:
     body = {"action": "cancel", "q": "queue:nowhere", "start_after": 3600}
-    assert (await stage.client.post("/v1/operations", json=body)).status_code == 202
+    assert (await env.client.post("/v1/operations", json=body)).status_code == 202
 
 
-async def _dead(stage: Stage) -> None:
-    await stage.dead("disk full")
+async def _dead(env: ApiEnvironment) -> None:
+    await env.dead("disk full")
 
 
-CHANGES: dict[str, Callable[[Stage], Awaitable[None]]] = {
+CHANGES: dict[str, Callable[[ApiEnvironment], Awaitable[None]]] = {
     "workers": _beat,
     "jobs": _insert,
     "jobs:mail": _insert,
@@ -89,17 +89,17 @@ CHANGES: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("topic", CHANGES)
 async def test_a_topic_tells_of_a_change_that_was_written_past_this_process(
-    stage: Stage, remote: httpx.AsyncClient, topic: str
+    env: ApiEnvironment, remote: httpx.AsyncClient, topic: str
 ) -> None:
     async with asyncio.timeout(PATIENCE), followed(remote, topic) as names:
         change = asyncio.ensure_future(anext(names))
         while not change.done():
             # Again and again: the first look, which is the one to compare with, may come later than the change.
-            if topic in {"schedules", "operations"} and await stage.store.schedules():
-                await stage.client.delete("/v1/schedules/nightly")
-            await CHANGES[topic](stage)
+            if topic in {"schedules", "operations"} and await env.store.schedules():
+                await env.client.delete("/v1/schedules/nightly")
+            await CHANGES[topic](env)
             if topic == "workers":
-                await stage.store.beat([replace(WORKER, busy=1)])
+                await env.store.beat([replace(WORKER, busy=1)])
             await asyncio.wait([change], timeout=0.6)
         assert change.result() == topic
 
@@ -112,7 +112,7 @@ async def test_a_topic_tells_of_a_change_that_was_written_past_this_process(
     ],
 )
 async def test_a_watch_that_fails_unexpectedly_is_begun_again(
-    stage: Stage,
+    env: ApiEnvironment,
     remote: httpx.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -120,7 +120,7 @@ async def test_a_watch_that_fails_unexpectedly_is_begun_again(
     look: str,
     topics: str,
 ) -> None:
-    """The stream stayed open and told nothing more."""
+    """The stream stayed open and sent nothing more."""
     calls, go_on = 0, getattr(where, look)
 
     async def fail_at_the_second(*arguments: Any) -> Any:  # noqa: ANN401 - as the function
@@ -134,12 +134,12 @@ async def test_a_watch_that_fails_unexpectedly_is_begun_again(
     async with asyncio.timeout(PATIENCE), remote.stream("GET", f"/v1/events/stream?topics={topics}") as response:
         lines = response.aiter_lines()
         await anext(lines)
-        told = asyncio.ensure_future(_told(lines))
-        while not told.done() or calls < 3:
-            await stage.store.beat([replace(WORKER, busy=calls % 4)])
-            await stage.store.insert([new_job(queue="mail")])
+        answer = asyncio.ensure_future(_told(lines))
+        while not answer.done() or calls < 3:
+            await env.store.beat([replace(WORKER, busy=calls % 4)])
+            await env.store.insert([new_job(queue="mail")])
             await asyncio.sleep(0.3)
-        assert told.result()
+        assert answer.result()
     assert "nobody expected this" in caplog.text
 
 
@@ -150,24 +150,26 @@ async def _told(lines: AsyncIterator[str]) -> str:
     return ""
 
 
-async def test_a_job_tells_of_its_state_its_progress_and_its_log(stage: Stage, remote: httpx.AsyncClient) -> None:
+async def test_a_job_tells_of_its_state_its_progress_and_its_log(
+    env: ApiEnvironment, remote: httpx.AsyncClient
+) -> None:
     job = new_job()
-    await stage.store.insert([job])
+    await env.store.insert([job])
     topic = f"job:{to_text(job.id)}"
     async with asyncio.timeout(PATIENCE), followed(remote, topic) as names:
-        await _looked(stage)
-        (held,) = await stage.store.claim(Claim(WorkerId("ada", "b1"), 1))
+        await _looked(env)
+        (held,) = await env.store.claim(Claim(WorkerId("ada", "b1"), 1))
         assert await anext(names) == topic
         tail = LogTail()
         tail.add("", "info", "a line")
-        await stage.store.renew([Renewal(job.id, held.fence, progress='{"done": 1}', log_tail=tail.text())])
+        await env.store.renew([Renewal(job.id, held.fence, progress='{"done": 1}', log_tail=tail.text())])
         assert await anext(names) == topic
 
 
-async def _looked(stage: Stage) -> None:
+async def _looked(env: ApiEnvironment) -> None:
     """Wait until each topic that is followed was looked at."""
     calls = 0
-    real = stage.store.get
+    real = env.store.get
 
     async def counted(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
         nonlocal calls
@@ -175,37 +177,37 @@ async def _looked(stage: Stage) -> None:
         return await real(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage.store, "get", counted)
+        patch.setattr(env.store, "get", counted)
         while calls < 2:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.02)
 
 
 async def test_many_streams_share_one_look(
-    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    env: ApiEnvironment, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: Counter[str] = Counter()
-    real = stage.store.members
+    real = env.store.members
 
     async def counted(**named: Any) -> Any:  # noqa: ANN401 - as it is
         looks["members"] += 1
         return await real(**named)
 
-    monkeypatch.setattr(stage.store, "members", counted)
+    monkeypatch.setattr(env.store, "members", counted)
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
         begun = time.monotonic()
         streams = [await stack.enter_async_context(followed(remote, "workers")) for _ in range(10)]
         before = looks["members"]
         await asyncio.sleep(1.0)
         assert 1 <= looks["members"] - before <= 5, "one look in each quarter of a second, for all streams together"
-        await stage.store.beat([WORKER])
+        await env.store.beat([WORKER])
         assert [await anext(names) for names in streams] == ["workers"] * 10
         assert looks["members"] <= (time.monotonic() - begun) / 0.25 + 2
-    await until(lambda: not stage.api.context.live.topics._tasks)
+    await until(lambda: not env.api.context.live.topics._tasks)
 
 
 @pytest.mark.parametrize("topics", ["cooks", "job:x", "jobs:a b", ",", "", ",".join(f"jobs:{n}" for n in range(21))])
-async def test_an_unknown_topic_is_refused_by_name(stage: Stage, topics: str) -> None:
-    response = await stage.client.get(f"/v1/events/stream?topics={topics}")
+async def test_an_unknown_topic_is_refused_by_name(env: ApiEnvironment, topics: str) -> None:
+    response = await env.client.get(f"/v1/events/stream?topics={topics}")
     assert problem_of(response, 422)["errors"][0]["field"] == "topics"
 
 

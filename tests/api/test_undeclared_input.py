@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from api.staging import HERE, Stage, body_of, fields_of, problem_of, served
+from api.environment import HERE, ApiEnvironment, body_of, fields_of, problem_of, served
 from rota.api.headers import Header
 from rota.api.http import json_response
 from rota.api.router import CONDITIONAL_HEADERS, Route
@@ -64,7 +64,7 @@ async def test_an_unknown_field_is_refused(client: httpx.AsyncClient, route: Rou
     ],
 )
 async def test_a_condition_is_read_or_refused(client: httpx.AsyncClient, route: Route, name: bytes) -> None:
-    """Whoever sends one and is served would believe that it was heeded."""
+    """A client whose request is accepted would assume that the header had an effect."""
     response = await client.request(route.method, _address(route), headers={name.decode(): '"1"'})
     (field,) = fields_of(problem_of(response, 422))
     assert field.lower() == name.decode()
@@ -91,7 +91,7 @@ async def test_a_header_with_a_wrong_value_is_refused(client: httpx.AsyncClient,
 
 
 class _Noting(dict[bytes, bytes]):
-    """Headers that remember which of them were asked for."""
+    """Headers that record which of them were read."""
 
     asked: set[bytes]
 
@@ -111,7 +111,7 @@ class _Noting(dict[bytes, bytes]):
 
 @pytest.mark.parametrize("route", _named(iter(ROUTES)))
 async def test_every_header_that_is_read_is_described(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, route: Route
+    env: ApiEnvironment, monkeypatch: pytest.MonkeyPatch, route: Route
 ) -> None:
     noted: list[_Noting] = []
 
@@ -120,52 +120,52 @@ async def test_every_header_that_is_read_is_described(
         return noted[-1]
 
     monkeypatch.setattr("rota.api.app.dict", noting, raising=False)
-    stage.api.close()
-    job = (await stage.submit())["id"]
+    env.api.close()
+    job = (await env.submit())["id"]
     address = _address(route).replace(_ID, job)
-    await stage.client.request(route.method, address, json={} if route.body else None)
-    document = body_of(await stage.client.get("/openapi.json"))
+    await env.client.request(route.method, address, json={} if route.body else None)
+    document = body_of(await env.client.get("/openapi.json"))
     operation = document["paths"][route.path][route.method.lower()]
     described = {one["name"].lower().encode() for one in operation.get("parameters", ()) if one["in"] == "header"}
     assert noted[1].asked <= described | _FOR_ALL
 
 
-async def test_the_number_of_the_last_event_has_bounds(stage: Stage) -> None:
+async def test_the_number_of_the_last_event_has_bounds(env: ApiEnvironment) -> None:
     """It was read as a number however long it was, outside of what answers every error: 500."""
-    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
+    async with served(env.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
         async with client.stream("GET", "/v1/events/stream") as response:
             number = (await anext(response.aiter_lines())).removeprefix("id: ")
         boot = number.partition("-")[0]
-        told = {"Last-Event-ID": f"{boot}-{'1' * 5_000}"}
-        problem_of(await client.get("/v1/events/stream", headers=told), 422)
-        job = await stage.submit()
-        problem_of(await client.get(f"/v1/jobs/{job['id']}/events", headers=told), 422)
+        answer = {"Last-Event-ID": f"{boot}-{'1' * 5_000}"}
+        problem_of(await client.get("/v1/events/stream", headers=answer), 422)
+        job = await env.submit()
+        problem_of(await client.get(f"/v1/jobs/{job['id']}/events", headers=answer), 422)
 
 
-async def test_an_empty_object_is_as_good_as_no_body(stage: Stage) -> None:
-    dead = await stage.dead()
-    response = await stage.client.post(f"/v1/jobs/{dead['id']}/retry", json={})
+async def test_an_empty_object_is_as_good_as_no_body(env: ApiEnvironment) -> None:
+    dead = await env.dead()
+    response = await env.client.post(f"/v1/jobs/{dead['id']}/retry", json={})
     assert body_of(response)["status"] == "pending"
 
 
-async def test_a_payload_for_a_retry_of_a_dead_letter_is_refused_and_nothing_runs(stage: Stage) -> None:
+async def test_a_payload_for_a_retry_of_a_dead_letter_is_refused_and_nothing_runs(env: ApiEnvironment) -> None:
     """It was ignored: the old payload ran, with 200. `POST /v1/jobs/{id}/retry` takes edits, and makes a new job."""
-    dead = await stage.dead()
+    dead = await env.dead()
     path = f"/v1/dead-letters/{dead['id']}/retry"
-    problem = problem_of(await stage.client.post(path, json={"payload": {"amount": 2}}), 422)
+    problem = problem_of(await env.client.post(path, json={"payload": {"amount": 2}}), 422)
     assert fields_of(problem) == {"payload"}
     assert "submit a new job" in problem["fix"]
-    assert (await stage.get(dead["id"]))["status"] == "dead"
-    edited = body_of(await stage.client.post(f"/v1/jobs/{dead['id']}/retry", json={"payload": {"amount": 2}}), 201)
+    assert (await env.get(dead["id"]))["status"] == "dead"
+    edited = body_of(await env.client.post(f"/v1/jobs/{dead['id']}/retry", json={"payload": {"amount": 2}}), 201)
     assert (edited["payload"], edited["retried_from"]) == ({"amount": 2}, dead["id"])
 
 
-async def test_what_is_no_json_is_refused_where_no_body_is_read(stage: Stage) -> None:
-    dead = await stage.dead()
+async def test_what_is_no_json_is_refused_where_no_body_is_read(env: ApiEnvironment) -> None:
+    dead = await env.dead()
     path = f"/v1/jobs/{dead['id']}/retry"
-    problem_of(await stage.client.post(path, content=b"{", headers={"Content-Type": "application/json"}), 400)
-    problem_of(await stage.client.post(path, content=b"x", headers={"Content-Type": "text/plain"}), 415)
-    assert (await stage.get(dead["id"]))["status"] == "dead"
+    problem_of(await env.client.post(path, content=b"{", headers={"Content-Type": "application/json"}), 400)
+    problem_of(await env.client.post(path, content=b"x", headers={"Content-Type": "text/plain"}), 415)
+    assert (await env.get(dead["id"]))["status"] == "dead"
 
 
 def test_forms_of_the_table_refuse_unknown_fields() -> None:

@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bench.__main__ import main, options_of
-from bench.ground import Sizes, ground
+from bench.environment import Sizes, open_environment
 from bench.plot import plot
 from bench.results import Results
 from bench.run import run
-from bench.systems.catalogue import STORES
-from bench.workloads.catalogue import WORKLOADS
+from bench.systems.registry import STORES
 from bench.workloads.protocol import Reading, at_least, at_most
+from bench.workloads.registry import WORKLOADS
 
 SMALLEST = Sizes(jobs=60, singles=3, processes=1)
 SQLITE = STORES["sqlite"]
@@ -23,9 +23,9 @@ SQLITE = STORES["sqlite"]
 @pytest.fixture(scope="module")
 def results() -> Results:
     chosen = [WORKLOADS[name] for name in ("w1", "w2", "w3")]
-    with ground(SMALLEST) as place:
-        found = run(place, [SQLITE], chosen, repeats=1)
-        folder = place.folder
+    with open_environment(SMALLEST) as fresh_stores:
+        found = run(fresh_stores, [SQLITE], chosen, repeats=1)
+        folder = fresh_stores.folder
     assert not folder.exists(), "what was made for the run is gone with it"
     return found
 
@@ -78,7 +78,7 @@ def test_the_plot_is_well_formed_and_has_a_bar_for_each_figure(results: Results)
 
 
 def verdict_of(reading: Reading, others: dict[str, float]) -> list[bool | None]:
-    """Say how a figure of SQLite stands to its targets when other systems reached this."""
+    """Return how a figure of SQLite stands to its targets when other systems reached this."""
     results = Results()
     results.add(SQLITE, "w2", reading)
     for name, value in others.items():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.fresh_stores import open_fresh_stores
 from bench.loads import WORKLOADS, Sizes
-from bench.places import place
-from bench.workloads.lines import Line, at_least, at_most
+from bench.workloads.results import Line, at_least, at_most
 from bench.workloads.w10_held import Stretch, compared
 
 SMALLEST = Sizes(jobs=40, rounds=1, seconds=1, largest=200, schedules=20)
@@ -17,14 +17,14 @@ SMALLEST = Sizes(jobs=40, rounds=1, seconds=1, largest=200, schedules=20)
 
 @pytest.mark.parametrize("name", ["w7", "w8", "w9", "w11", "w12", "w13", "w14", "w15", "w16", "w18"])
 def test_a_workload_yields_figures_beside_others(tmp_path: Path, name: str) -> None:
-    with place("sqlite", tmp_path) as at:
+    with open_fresh_stores("sqlite", tmp_path) as at:
         lines = asyncio.run(WORKLOADS[name].measured(at, SMALLEST))
     assert len(lines) > 1
     assert any(line.ratio is not None and line.ratio > 0 for line in lines)
 
 
 def test_claims_are_timed_in_every_condition(tmp_path: Path) -> None:
-    with place("sqlite", tmp_path) as at:
+    with open_fresh_stores("sqlite", tmp_path) as at:
         lines = asyncio.run(WORKLOADS["w10"].measured(at, SMALLEST))
     assert [line.what for line in lines[:5]] == [
         "claim of 1, 200 waiting",
@@ -37,7 +37,7 @@ def test_claims_are_timed_in_every_condition(tmp_path: Path) -> None:
 
 
 def test_an_old_transaction_is_held_against_a_twin_without_one() -> None:
-    with place("postgres") as at:
+    with open_fresh_stores("postgres") as at:
         lines = asyncio.run(WORKLOADS["w10-held"].measured(at, SMALLEST))
     assert [line.what for line in lines] == [
         "0-2 s, nothing held",

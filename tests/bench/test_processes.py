@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems.processes import Nursery, cpu_seconds, families, memory_of
+from bench.systems.processes import ProcessGroup, cpu_seconds, families, memory_of
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
-#: Starts a child, which starts another in a session of its own, and tells both.
+#: Starts a child, which starts another in a session of its own, and prints both ids.
 PARENT = [
     sys.executable,
     "-c",
@@ -43,26 +43,28 @@ def until_ended(*pids: int) -> None:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
+def process_group(tmp_path: Path) -> Iterator[ProcessGroup]:
     folder = tmp_path / "run"
     folder.mkdir()
-    made = Nursery(folder)
+    made = ProcessGroup(folder)
     yield made
     made.close()
     assert not folder.exists()
 
 
-def test_ending_a_process_ends_what_it_has_started_even_in_another_session(nursery: Nursery, tmp_path: Path) -> None:
-    parent = nursery.start(PARENT, os.environ, log=tmp_path / "log", pipes=True)
+def test_ending_a_process_ends_what_it_has_started_even_in_another_session(
+    process_group: ProcessGroup, tmp_path: Path
+) -> None:
+    parent = process_group.start(PARENT, os.environ, log=tmp_path / "log", pipes=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     assert families([parent]) == [parent.pid, child]
-    nursery.end([parent], politely=False)
+    process_group.end([parent], politely=False)
     until_ended(parent.pid, child)
 
 
-def test_memory_and_time_are_those_of_the_process(nursery: Nursery, tmp_path: Path) -> None:
-    sleeper = nursery.start(SLEEPER, os.environ, log=tmp_path / "log")
+def test_memory_and_time_are_those_of_the_process(process_group: ProcessGroup, tmp_path: Path) -> None:
+    sleeper = process_group.start(SLEEPER, os.environ, log=tmp_path / "log")
     memory = memory_of([sleeper.pid])
     assert memory.processes == 1
     assert 0 < memory.proportional <= memory.resident
@@ -78,9 +80,9 @@ def test_a_harness_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path
             sys.executable,
             "-c",
             (
-                "import os, sys, time; from pathlib import Path; from bench.systems.processes import Nursery;"
-                "folder = Path(sys.argv[1]); nursery = Nursery(folder);"
-                "sleeper = nursery.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ,"
+                "import os, sys, time; from pathlib import Path; from bench.systems.processes import ProcessGroup;"
+                "folder = Path(sys.argv[1]); group = ProcessGroup(folder);"
+                "sleeper = group.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ,"
                 " log=folder / 'log');"
                 "print(sleeper.pid, flush=True); time.sleep(600)"
             ),

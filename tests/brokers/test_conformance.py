@@ -1,4 +1,4 @@
-"""What every broker owes: whoever listens is woken, what is due is found, and nothing that was handed over is lost."""
+"""Obligations of every broker: listeners are woken, due jobs are found, and no job that was handed over is lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from brokers.redis_stage import TYPES, finish, in_store, staged, take, until
-from building import ADA, BEN, claim, new_job, new_jobs
+from brokers.redis_environment import TYPES, finish, in_store, redis_environment, take, until
+from builders import ADA, BEN, claim, new_job, new_jobs
 from rota.core.lifecycle import State
 from rota.engine import Engine
 from rota.ports.client import Actor
@@ -23,15 +23,15 @@ LONG = timedelta(seconds=60)
 
 @pytest_asyncio.fixture(params=["in_store", "redis_streams"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    """An engine whose lines, where there are any, somebody fills."""
+    """An engine with a running dispatcher, if the broker has dispatch queues."""
     if request.param == "in_store":
         async with in_store() as (store, broker):
             yield Engine(store, broker)
         return
-    async with staged(shared_valkey()) as stage:
-        engine = await stage.engine()
+    async with redis_environment(shared_valkey()) as env:
+        engine = await env.engine()
         dispatching = asyncio.create_task(Dispatcher(engine).run())
-        stage.tasks.append(dispatching)
+        env.tasks.append(dispatching)
         yield engine
 
 
@@ -89,7 +89,7 @@ async def test_a_repeated_claim_gives_the_same_jobs_and_no_others(engine: Engine
     first = await engine.claim(wanted, wait=timedelta(seconds=5))
     assert first
     assert await engine.claim(wanted, wait=timedelta(seconds=5)) == first
-    # Whatever was handed over for the second time of asking must not be lost.
+    # Jobs that were handed over to the second request must not be lost.
     rest = 4 - len(first)
     async with asyncio.timeout(30):
         while rest:

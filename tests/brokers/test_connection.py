@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from brokers.redis_stage import Stage, until
+from brokers.redis_environment import RedisEnvironment, until
 from rota.brokers.redis_streams import RedisStreamsBroker
 from rota.brokers.redis_streams.connection import RedisConnection
 from rota.brokers.redis_streams.location import location_of
 from rota.core.errors import BrokerUnavailable
 from rota.stores.sqlite import SqliteStore
-from servers.housing import free_port
+from servers.private_server import free_port
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
@@ -35,11 +35,11 @@ async def test_an_unreachable_server_is_unavailable(scheme: str) -> None:
     await server.close()
 
 
-async def test_calls_fail_at_once_while_a_server_hangs(stage: Stage) -> None:
+async def test_calls_fail_at_once_while_a_server_hangs(env: RedisEnvironment) -> None:
     """While `check` tries to reach it, all other calls fail at once."""
-    server = RedisConnection(location_of(stage.url), "probe", lambda *_: None)
+    server = RedisConnection(location_of(env.url), "probe", lambda *_: None)
     assert await server.check()
-    stage.server.freeze()
+    env.server.freeze()
     try:
         with pytest.raises(BrokerUnavailable):
             await server.command("GET", "key")
@@ -51,7 +51,7 @@ async def test_calls_fail_at_once_while_a_server_hangs(stage: Stage) -> None:
         assert seen == {False}
         assert not await checking
     finally:
-        stage.server.thaw()
+        env.server.thaw()
 
     async def healed() -> bool:
         await server.check()

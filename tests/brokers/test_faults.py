@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 import redis
 
-from brokers.redis_stage import TYPES, Stage, finish, until
-from building import claim
+from brokers.redis_environment import TYPES, RedisEnvironment, finish, until
+from builders import claim
 from rota.core.errors import Unavailable
 from rota.core.ids import JobId
 from rota.core.lease import WorkerId
@@ -24,10 +24,10 @@ BATCH = 40
 
 
 class Crowd:
-    """Workers that claim and complete, and remember what they were told."""
+    """Workers that claim and complete, and record the answers."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, env: RedisEnvironment) -> None:
+        self._stage = env
         self.completed: list[JobId] = []
         self.may_work = asyncio.Event()
         self.may_work.set()
@@ -57,44 +57,44 @@ class Crowd:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def restart_empty(stage: Stage) -> None:
-    stage.server.kill()
-    stage.server.start()
+def restart_empty(env: RedisEnvironment) -> None:
+    env.server.kill()
+    env.server.start()
 
 
-def flush(stage: Stage) -> None:
-    stage.server.ask("FLUSHALL")
+def flush(env: RedisEnvironment) -> None:
+    env.server.ask("FLUSHALL")
 
 
-def delete_streams(stage: Stage) -> None:
+def delete_streams(env: RedisEnvironment) -> None:
     for band in ("high", "normal", "low"):
-        stage.server.ask("DEL", stage.key(band))
+        env.server.ask("DEL", env.key(band))
 
 
-def trim(stage: Stage) -> None:
-    stage.server.ask("XTRIM", stage.key(), "MAXLEN", 0)
+def trim(env: RedisEnvironment) -> None:
+    env.server.ask("XTRIM", env.key(), "MAXLEN", 0)
 
 
-def destroy_group(stage: Stage) -> None:
+def destroy_group(env: RedisEnvironment) -> None:
     with suppress(redis.ResponseError):
-        stage.server.ask("XGROUP", "DESTROY", stage.key(), "workers")
+        env.server.ask("XGROUP", "DESTROY", env.key(), "workers")
 
 
-def delete_consumers(stage: Stage) -> None:
+def delete_consumers(env: RedisEnvironment) -> None:
     with suppress(redis.ResponseError):
-        for consumer in stage.server.ask("XINFO", "CONSUMERS", stage.key(), "workers"):
-            stage.server.ask("XGROUP", "DELCONSUMER", stage.key(), "workers", consumer["name"])
+        for consumer in env.server.ask("XINFO", "CONSUMERS", env.key(), "workers"):
+            env.server.ask("XGROUP", "DELCONSUMER", env.key(), "workers", consumer["name"])
 
 
-def turn_replica(stage: Stage) -> None:
+def turn_replica(env: RedisEnvironment) -> None:
     """It is a replica of nobody and refuses writes, then a primary again."""
-    stage.server.ask("REPLICAOF", "127.0.0.1", 1)
-    stage.server.ask("REPLICAOF", "NO", "ONE")
+    env.server.ask("REPLICAOF", "127.0.0.1", 1)
+    env.server.ask("REPLICAOF", "NO", "ONE")
 
 
-def lines_filled(stage: Stage) -> Callable[[], Awaitable[int]]:
+def lines_filled(env: RedisEnvironment) -> Callable[[], Awaitable[int]]:
     async def entries() -> int:
-        return stage.entries()
+        return env.entries()
 
     return entries
 
@@ -111,55 +111,57 @@ FAULTS = (restart_empty, flush, delete_streams, trim, destroy_group, delete_cons
 
 @pytest.mark.parametrize("strike", FAULTS, ids=lambda strike: strike.__name__)
 async def test_nothing_is_lost_or_done_twice_when_redis_is_harmed_under_load(
-    own_stage: Stage, strike: Callable[[Stage], None]
+    own_stage: RedisEnvironment, strike: Callable[[RedisEnvironment], None]
 ) -> None:
-    stage = own_stage
-    await stage.dispatching()
-    crowd = Crowd(stage)
+    env = own_stage
+    await env.dispatching()
+    crowd = Crowd(env)
     await crowd.start()
     submitted: list[JobId] = []
     for _ in range(4):
-        submitted += [job.id for job in await stage.submit(BATCH)]
+        submitted += [job.id for job in await env.submit(BATCH)]
         await crowd.has_done(len(submitted))
-        # The lines are filled while nobody takes from them; then the blow falls, in the midst of work.
+        # The dispatch queues are filled before the workers start; then the fault occurs during the work.
         crowd.may_work.clear()
         for priority in (2, 5, 9):
-            submitted += [job.id for job in await stage.submit(BATCH, priority=priority)]
-        await until(lines_filled(stage), lambda count: count >= BATCH)
+            submitted += [job.id for job in await env.submit(BATCH, priority=priority)]
+        await until(lines_filled(env), lambda count: count >= BATCH)
         crowd.may_work.set()
-        await asyncio.to_thread(strike, stage)
+        await asyncio.to_thread(strike, env)
         await crowd.has_done(len(submitted))
     await crowd.stop()
     assert sorted(crowd.completed) == sorted(submitted)
-    jobs = await stage.store.get(submitted)
+    jobs = await env.store.get(submitted)
     assert {(job.state, job.crashes) for job in jobs} == {(State.COMPLETED, 0)}
-    # Nobody was given a lease that was not used: each job ran exactly once.
+    # No lease was given in vain: each job ran exactly once.
     assert {job.fence for job in jobs} == {1}
 
 
-async def test_it_is_healed_without_a_restart_and_jobs_go_through_the_streams_again(own_stage: Stage) -> None:
-    stage = own_stage
-    lead = await stage.dispatching()
-    crowd = Crowd(stage)
+async def test_it_is_healed_without_a_restart_and_jobs_go_through_the_streams_again(
+    own_stage: RedisEnvironment,
+) -> None:
+    env = own_stage
+    lead = await env.dispatching()
+    crowd = Crowd(env)
     await crowd.start()
-    await stage.submit(10)
+    await env.submit(10)
     await crowd.has_done(10)
-    stage.server.kill()
-    await stage.submit(10)
-    # Away: jobs run all the same, and everybody can see that it is away.
+    env.server.kill()
+    await env.submit(10)
+    # Unavailable: jobs still run, and health shows it.
     await crowd.has_done(20)
 
     async def is_up() -> bool:
         return lead.broker.is_up
 
     await until(is_up, lambda up: not up)
-    stage.server.start()
+    env.server.start()
     await until(is_up, bool)
 
     async def delivered() -> int:
-        await stage.submit(5)
+        await env.submit(5)
         with suppress(redis.ResponseError):
-            groups = stage.server.ask("XINFO", "GROUPS", stage.key())
+            groups = env.server.ask("XINFO", "GROUPS", env.key())
             return sum(int(group["entries-read"] or 0) for group in groups)
         return 0
 
@@ -167,52 +169,52 @@ async def test_it_is_healed_without_a_restart_and_jobs_go_through_the_streams_ag
     await crowd.stop()
 
 
-async def test_a_server_that_hangs_holds_nobody_up(own_stage: Stage) -> None:
-    stage = own_stage
-    await stage.dispatching()
-    crowd = Crowd(stage)
+async def test_a_server_that_hangs_holds_nobody_up(own_stage: RedisEnvironment) -> None:
+    env = own_stage
+    await env.dispatching()
+    crowd = Crowd(env)
     await crowd.start()
-    await stage.submit(10)
+    await env.submit(10)
     await crowd.has_done(10)
-    stage.server.freeze()
+    env.server.freeze()
     try:
-        await stage.submit(100)
+        await env.submit(100)
         await crowd.has_done(110)
     finally:
-        stage.server.thaw()
-    await stage.submit(100)
+        env.server.thaw()
+    await env.submit(100)
     await crowd.has_done(210)
     await crowd.stop()
 
 
-async def test_it_starts_and_works_without_a_server(own_stage: Stage) -> None:
-    stage = own_stage
-    stage.server.kill()
-    await stage.dispatching()
-    crowd = Crowd(stage)
+async def test_it_starts_and_works_without_a_server(own_stage: RedisEnvironment) -> None:
+    env = own_stage
+    env.server.kill()
+    await env.dispatching()
+    crowd = Crowd(env)
     await crowd.start()
-    await stage.submit(50)
+    await env.submit(50)
     await crowd.has_done(50)
     await crowd.stop()
 
 
-async def test_a_server_that_is_full_is_as_good_as_away(own_stage: Stage) -> None:
-    stage = own_stage
-    await stage.dispatching()
-    crowd = Crowd(stage)
+async def test_a_server_that_is_full_is_as_good_as_away(own_stage: RedisEnvironment) -> None:
+    env = own_stage
+    await env.dispatching()
+    crowd = Crowd(env)
     await crowd.start()
-    stage.server.ask("CONFIG", "SET", "maxmemory", "1mb")
-    await stage.submit(50)
+    env.server.ask("CONFIG", "SET", "maxmemory", "1mb")
+    await env.submit(50)
     await crowd.has_done(50)
-    stage.server.ask("CONFIG", "SET", "maxmemory", "0")
+    env.server.ask("CONFIG", "SET", "maxmemory", "0")
     await crowd.stop()
 
 
-async def test_what_was_with_a_consumer_that_somebody_deleted_is_dispatched_again(own_stage: Stage) -> None:
-    stage = own_stage
-    await stage.dispatching()
-    dead = await stage.broker()
-    jobs = await stage.submit(3)
+async def test_what_was_with_a_consumer_that_somebody_deleted_is_dispatched_again(own_stage: RedisEnvironment) -> None:
+    env = own_stage
+    await env.dispatching()
+    dead = await env.broker()
+    jobs = await env.submit(3)
 
     async def taken() -> int:
         ids.update(await dead.take(("default",), TYPES, 10) or ())
@@ -220,9 +222,9 @@ async def test_what_was_with_a_consumer_that_somebody_deleted_is_dispatched_agai
 
     ids: set[JobId] = set()
     assert await until(taken, lambda count: count == len(jobs))
-    delete_consumers(stage)
-    crowd = Crowd(stage)
+    delete_consumers(env)
+    crowd = Crowd(env)
     await crowd.start()
     await crowd.has_done(len(jobs))
-    await until(lines_filled(stage), lambda count: count == 0)
+    await until(lines_filled(env), lambda count: count == 0)
     await crowd.stop()

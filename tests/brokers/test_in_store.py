@@ -1,4 +1,4 @@
-"""A bell within a process: it wakes who waits, or who waits next, and a wait that is called off hinders nobody."""
+"""Notifications within a process: they wake the current or the next wait, and a cancelled wait affects no other."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ async def test_a_subscription_that_ends_late_takes_no_wake_up_from_the_next(brok
         with pytest.raises(asyncio.CancelledError):
             await leaving
         await broker.announce(["a"])
-        with pytest.raises(StopIteration) as told:
+        with pytest.raises(StopIteration) as answer:
             next(next_one)
-        assert told.value.value == {"a"}
+        assert answer.value.value == {"a"}

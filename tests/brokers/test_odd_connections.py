@@ -1,4 +1,4 @@
-"""Redis behind a network that fails: the broker says so in time, and is used again when it is back."""
+"""Redis behind a network that fails: the broker reports it in time, and is used again afterwards."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 import pytest_asyncio
 
-from brokers.redis_stage import until
-from building import BASE, HOUR, ManualClock, at, claim, means, new_job, new_jobs
+from brokers.redis_environment import until
+from builders import BASE, HOUR, ManualClock, at, claim, means, new_job, new_jobs
 from conformance.stores.adapters import BY_NAME, Adapter, ReadClock
 from rota.brokers.redis_streams import RedisStreamsBroker
 from rota.core.decision import decide
@@ -100,7 +100,7 @@ async def scene(request: pytest.FixtureRequest, adapter: Adapter, tmp_path: Path
 
 @pytest_asyncio.fixture
 async def own(adapter: Adapter, tmp_path: Path) -> AsyncIterator[Counting]:
-    """Two processes, and a server of their own that may be harmed."""
+    """Two processes, and a private server that tests may break."""
     server = ValkeyServer(require_binary())
     try:
         async with counting(adapter, tmp_path, server, 2) as found:
@@ -197,7 +197,7 @@ async def test_the_script_takes_from_all_limits_or_from_none(own: Counting) -> N
 
 
 async def _ceiling(scene: Counting) -> datetime | None:
-    # As if the rate were slow: the store alone knows.
+    # As if the rate were slow: it is counted in the store only.
     return (await scene.store.limit_usage(Limit(NAME, rate_limit="1/1000s"), now=BASE)).opens_at
 
 

@@ -1,4 +1,4 @@
-"""`rediss://` trusts only whom it is told to. The server that the tests bring knows no TLS, so a proxy speaks it."""
+"""`rediss://` trusts only the configured authorities. The server of the tests has no TLS, so a proxy adds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.redis_stage import TYPES, staged
+from brokers.redis_environment import TYPES, redis_environment
 from servers.certificates import sign_itself
 from servers.valkey import ValkeyServer, shared_valkey
 
@@ -47,18 +47,18 @@ async def proxy(server: ValkeyServer, certificate: Path) -> AsyncIterator[int]:
 async def test_a_server_that_is_vouched_for_is_used(certificate: Path) -> None:
     async with proxy(shared_valkey(), certificate) as port:
         url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificate / 'cert.pem'}"
-        async with staged(shared_valkey(), url) as stage:
-            broker = await stage.broker()
+        async with redis_environment(shared_valkey(), url) as env:
+            broker = await env.broker()
             assert broker.is_up
             await broker.take(("default",), TYPES, 1)
-            assert stage.server.ask("EXISTS", f"{stage.stream}:queues")
+            assert env.server.ask("EXISTS", f"{env.stream}:queues")
 
 
 async def test_a_server_that_nobody_vouches_for_is_as_good_as_away(certificate: Path) -> None:
     async with (
         proxy(shared_valkey(), certificate) as port,
-        staged(shared_valkey(), f"rediss://127.0.0.1:{port}") as stage,
+        redis_environment(shared_valkey(), f"rediss://127.0.0.1:{port}") as env,
     ):
-        broker = await stage.broker()
+        broker = await env.broker()
         assert not broker.is_up
         assert await broker.take(("default",), TYPES, 1) is None

@@ -1,4 +1,4 @@
-"""Sentinel follows a failover, a cluster is one server to us, and TLS trusts only whom it is told to."""
+"""Sentinel follows a failover, a cluster is used like one server, and TLS trusts only the configured authorities."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from brokers.redis_stage import Stage, finish, staged, take, until
+from brokers.redis_environment import RedisEnvironment, finish, redis_environment, take, until
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.ports.store import Dispatched
-from servers.housing import free_port
+from servers.private_server import free_port
 from servers.valkey import ValkeyServer, require_binary
 
 
-async def runs_through_streams(stage: Stage, number: int = 50) -> None:
+async def runs_through_streams(env: RedisEnvironment, number: int = 50) -> None:
     """Have jobs submitted, dispatched and done, and see that the streams have carried some."""
-    lead = await stage.dispatching()
-    worker = await stage.engine()
+    lead = await env.dispatching()
+    worker = await env.engine()
 
     async def is_carried() -> int:
-        await stage.submit(1)
+        await env.submit(1)
         await finish(worker, await take(worker, 10))
         return len(handed)
 
     handed: list[int] = []
-    line = stage.line(lead)
+    line = env.dispatch_queue(lead)
     hand_over = line.hand_over
 
     async def counted(jobs: Sequence[Dispatched]) -> Sequence[JobId]:
@@ -37,10 +37,10 @@ async def runs_through_streams(stage: Stage, number: int = 50) -> None:
 
     line.hand_over = counted  # type: ignore[method-assign] # to see what passes
     await until(is_carried, bool)
-    before = await stage.count(State.COMPLETED)
-    await stage.submit(number)
+    before = await env.count(State.COMPLETED)
+    await env.submit(number)
     async with asyncio.timeout(60):
-        while await stage.count(State.COMPLETED) < before + number:
+        while await env.count(State.COMPLETED) < before + number:
             await finish(worker, await take(worker, 10))
 
 
@@ -56,16 +56,16 @@ def cluster() -> Iterator[ValkeyServer]:
 
 
 async def test_a_cluster_carries_work(cluster: ValkeyServer) -> None:
-    async with staged(cluster, f"redis+cluster://127.0.0.1:{cluster.port}") as stage:
+    async with redis_environment(cluster, f"redis+cluster://127.0.0.1:{cluster.port}") as env:
 
         async def is_ready() -> str:
             return str(cluster.ask("CLUSTER", "INFO"))
 
-        await until(is_ready, lambda told: "ok" in told)
-        await runs_through_streams(stage)
+        await until(is_ready, lambda answer: "ok" in answer)
+        await runs_through_streams(env)
         # Two queues lie in different slots; one claim reads both.
-        await stage.submit(3, queue="a{b}")
-        worker = await stage.engine()
+        await env.submit(3, queue="a{b}")
+        worker = await env.engine()
         done = 0
         async with asyncio.timeout(60):
             while done < 3:
@@ -97,13 +97,13 @@ def guarded(tmp_path: Path) -> Iterator[tuple[ValkeyServer, str]]:
 
 async def test_sentinel_follows_a_failover(guarded: tuple[ValkeyServer, str]) -> None:
     first, url = guarded
-    async with staged(first, url) as stage:
-        await runs_through_streams(stage)
+    async with redis_environment(first, url) as env:
+        await runs_through_streams(env)
 
         async def replicas() -> str:
             return str(first.ask("INFO", "replication"))
 
-        await until(replicas, lambda told: "online" in told)
+        await until(replicas, lambda answer: "online" in answer)
         first.kill()
-        # While nobody is in charge jobs run all the same, and afterwards through the streams of the other.
-        await runs_through_streams(stage)
+        # Without a primary jobs still run, and afterwards through the streams of the new one.
+        await runs_through_streams(env)

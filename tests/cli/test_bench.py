@@ -1,4 +1,4 @@
-"""`rota bench` in parts: what it refuses, how it reckons, what it concludes, and what it leaves behind."""
+"""`rota bench` in parts: refusals, calculations, the limits that it names, and what it deletes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_few_errors_are_not_the_limit() -> None:
 
 @dataclass
 class Rehearsed:
-    """A target that takes as long, and fails as often, as it is told."""
+    """A target with configurable latency and failures."""
 
     name: str = "rehearsed"
     store: str = "none"
@@ -205,7 +205,7 @@ class Rehearsed:
 
 
 async def test_a_late_request_counts_from_when_it_was_due() -> None:
-    """A server that stands still for a while is met by all who come meanwhile, not by the one whom it answers late."""
+    """A pause of the server counts for all requests that were due meanwhile, not only for the one answered late."""
     target, stop = Rehearsed(slow=[0.4]), asyncio.Event()
     load = Load(replace(PLAN, seconds=60, connections=1, rate=20), target)
     running = asyncio.create_task(load.run(stop, lambda *_: None))
@@ -223,7 +223,7 @@ async def test_a_caller_that_wakes_late_does_not_count_it_as_latency() -> None:
     running = asyncio.create_task(load.run(stop, lambda *_: None))
     while not load.so_far.latencies:  # noqa: ASYNC110 - a load tells nobody
         await asyncio.sleep(0)
-    # The next is due in half a second, and nobody wakes before two have passed.
+    # The next is due in half a second, and no caller wakes before two have passed.
     time.sleep(2)  # noqa: ASYNC251 - the loop must stand still
     while len(load.so_far.latencies) < 2:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)

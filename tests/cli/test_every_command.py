@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from rota.cli.exits import Exit
 from rota.cli.main import ROLES, main
 from rota.cli.tree import build, global_flags
@@ -46,11 +46,11 @@ def add(a: int = 1, b: int = 2) -> int:
 
 @dataclass
 class Said:
-    """What a command printed, what the server knows then, and the ids that were noted."""
+    """The output of a command, the state of the server afterwards, and the ids that were noted."""
 
     out: str
     err: str
-    stage: Stage
+    system: System
     names: dict[str, str]
 
     @property
@@ -58,7 +58,7 @@ class Said:
         return json.loads(self.out)
 
     def job(self, name: str) -> dict[str, Any]:
-        return self.stage.job(self.names[name])
+        return self.system.job(self.names[name])
 
 
 Check = Callable[[Said], object]
@@ -93,7 +93,7 @@ def orders(**expected: bool) -> Check:
     """Expect orders for the worker w1."""
 
     def check(said: Said) -> None:
-        stored = said.stage.ask("GET", "/v1/workers/w1")["orders"]
+        stored = said.system.ask("GET", "/v1/workers/w1")["orders"]
         assert {name: stored[name] for name in expected} == expected
 
     return check
@@ -137,7 +137,7 @@ def copies(name: str) -> Check:
 
 def has_state(name: str, state: str) -> Check:
     def check(said: Said) -> None:
-        said.stage.until(lambda: said.job(name)["status"], lambda seen: seen == state)
+        said.system.until(lambda: said.job(name)["status"], lambda seen: seen == state)
 
     return check
 
@@ -152,7 +152,7 @@ def takes_lock(name: str) -> Check:
 
     def check(said: Said) -> None:
         prints("no lock is held")(said)
-        said.stage.ask("POST", "/v1/locks:acquire", {"name": name, "holder": "ada", "hold": "1h"})
+        said.system.ask("POST", "/v1/locks:acquire", {"name": name, "holder": "ada", "hold": "1h"})
 
     return check
 
@@ -189,14 +189,14 @@ def operation_ends(state: str) -> Check:
 
     def check(said: Said) -> None:
         path = f"/v1/operations/{said.names['operation']}"
-        said.stage.until(lambda: said.stage.ask("GET", path)["state"], lambda seen: seen == state)
+        said.system.until(lambda: said.system.ask("GET", path)["state"], lambda seen: seen == state)
 
     return check
 
 
 def schedule_has(*, paused: bool) -> Check:
     def check(said: Said) -> None:
-        assert bool(said.stage.ask("GET", "/v1/schedules/nightly").get("paused_at")) is paused
+        assert bool(said.system.ask("GET", "/v1/schedules/nightly").get("paused_at")) is paused
 
     return check
 
@@ -210,7 +210,7 @@ def has_id(name: str) -> Check:
 
 def queue_has(**values: object) -> Check:
     def check(said: Said) -> None:
-        (queue,) = [one for one in said.stage.ask("GET", "/v1/queues")["items"] if one["name"] == "side"]
+        (queue,) = [one for one in said.system.ask("GET", "/v1/queues")["items"] if one["name"] == "side"]
         assert {key: queue.get(key) for key in values} == values
 
     return check
@@ -619,24 +619,24 @@ CASES = [
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
     (tmp_path / "tasks.py").write_text(TASKS)
     (tmp_path / "jobs.jsonl").write_text('{"type": "add"}\n\n{"type": "echo", "payload": 1}\n')
-    with staged(tmp_path) as stage:
-        for name in list(stage.environment):
+    with open_system(tmp_path) as system:
+        for name in list(system.environment):
             if name.startswith("ROTA_"):
-                monkeypatch.setenv(name, stage.environment[name])
+                monkeypatch.setenv(name, system.environment[name])
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("EDITOR", "true")
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("sys.stdin", io.StringIO())
-        stage.start("standalone", "--port", str(stage.port), "--db", "scheduler.db", "--app", "tasks:app",
+        system.start("standalone", "--port", str(system.port), "--db", "scheduler.db", "--app", "tasks:app",
                     "--worker-id", "w1", "--queues", "default,side,b")  # fmt: skip
-        stage.until_up()
-        yield stage
+        system.until_up()
+        yield system
 
 
-def test_every_command_does_what_it_says(server: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_does_what_it_says(server: System, capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     names = {"now": f"{now:%Y-%m-%dT%H:%M:%SZ}", "days_ago": f"{now - timedelta(days=3):%Y-%m-%dT%H:%M:%SZ}"}
     for case in CASES:

@@ -1,4 +1,4 @@
-"""A ledger whose rows were changed is found out: by `rota ledger verify` and by `rota db check`, on every store."""
+"""Changed rows of the ledger are detected: by `rota ledger verify` and by `rota db check`, on every store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from building import entry
+from builders import entry
 from conformance.stores.adapters import SHARED, Adapter
 from rota.cli.exits import Exit
 from rota.cli.main import main

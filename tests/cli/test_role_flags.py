@@ -39,7 +39,7 @@ UNUSED = [
 def test_a_flag_without_effect_is_refused(
     typed: str, flag: str, remedy: str, capsys: pytest.CaptureFixture[str], started: list[str]
 ) -> None:
-    """`rota scheduler --host 0.0.0.0` served nothing there; `rota worker --store x --api-url y` never asked the API."""
+    """`rota scheduler --host 0.0.0.0` served nothing there; `rota worker --store x --api-url y` never used the API."""
     assert main(typed.split()) == Exit.USAGE
     said = capsys.readouterr().err
     assert f"rota: {flag} has no effect here" in said

@@ -154,7 +154,7 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
 
 
 def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() -> None:
-    """`ROTA_CONCURENCY=4` was ignored without a word."""
+    """`ROTA_CONCURENCY=4` was ignored without a warning."""
     environment = {"ROTA_CONCURENCY": "4", "ROTA_MINE": "1", "ROTA_CONCURRENCY": "5", "HOME": "/"}
     kubernetes = ("ROTA_API_SERVICE_HOST", "ROTA_API_SERVICE_PORT_HTTP", "ROTA_API_PORT", "ROTA_API_PORT_80_TCP_ADDR")
     mistyped, other = unknown_variables({**environment, **dict.fromkeys(kubernetes, "tcp://10.0.0.1:80")})

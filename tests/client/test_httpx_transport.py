@@ -15,7 +15,7 @@ import pytest
 
 from rota.client import connection, httpx_transport
 from rota.client.httpx_transport import PooledTransport
-from rota.sockets import SILENT_SECONDS
+from rota.sockets import HALF_OPEN_SECONDS
 from rota.tls import ClientFiles
 from servers.certificates import sign_itself
 from servers.proxies import Proxy
@@ -157,7 +157,7 @@ async def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
 
 
 async def test_what_is_packed_is_refused() -> None:
-    """Nobody asked for it, and unpacked it may be a thousand times as large."""
+    """It was not requested, and unpacked it may be a thousand times as large."""
     packed = gzip.compress(b"a" * 1000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     async with serving(saying(head + packed)) as server, client() as http:
@@ -166,7 +166,7 @@ async def test_what_is_packed_is_refused() -> None:
 
 
 def endlessly(start: bytes, piece: bytes) -> Part:
-    """Begin an answer and go on as long as anybody listens."""
+    """Begin an answer and go on until the client disconnects."""
 
     async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await heard(reader)
@@ -322,10 +322,10 @@ async def test_a_host_is_reached_at_whichever_of_its_addresses_answers(monkeypat
         return ["127.0.0.2", "127.0.0.1"]
 
     monkeypatch.setattr(connection, "_addresses", find)
-    # Nobody is at the first one, and it refuses.
+    # Nothing listens at the first one, and it refuses.
     async with serving(saying(OK)) as server, client() as http:
         assert (await http.get(server.url)).content == b"ok"
-    # The first one says nothing at all: nobody takes from its line, which is full.
+    # The first one does not respond: its backlog of connections is full.
     with socket.socket() as deaf, ExitStack() as waiting:
         async with serving(saying(OK)) as server:
             port = httpx.URL(server.url).port
@@ -476,4 +476,4 @@ async def test_the_kernel_is_told_to_notice_a_silent_server() -> None:
         (kept,) = next(iter(wire._idle.values()))
         assert kept._transport is not None
         raw = kept._transport.get_extra_info("socket")
-        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENT_SECONDS * 1000
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == HALF_OPEN_SECONDS * 1000

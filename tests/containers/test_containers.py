@@ -1,4 +1,4 @@
-"""The image, the compose file and the manifests: well-formed by their own rules, and by ours.
+"""The image, the compose file and the manifests: valid by their schemas, and by rules of this project.
 
 No image can be pulled where these tests run, so nothing is built here; what a container would be told is checked
 against what Rota understands.
@@ -173,8 +173,8 @@ def test_the_autoscaler_goes_by_a_metric_that_we_show() -> None:
     assert scaler["spec"]["scaleTargetRef"]["name"] in {one["metadata"]["name"] for one in DEPLOYMENTS}
 
 
-def told() -> Iterator[tuple[str, list[str], set[str]]]:
-    """Give what each container is told: its command line, and the names in its environment."""
+def container_arguments() -> Iterator[tuple[str, list[str], set[str]]]:
+    """Return the command line of each container, and the names in its environment."""
     for name, service in OURS.items():
         yield name, service["command"], set(service["environment"])
     for deployment in DEPLOYMENTS:
@@ -182,7 +182,9 @@ def told() -> Iterator[tuple[str, list[str], set[str]]]:
         yield names(deployment), one["args"], {variable["name"] for variable in one["env"]}
 
 
-@pytest.mark.parametrize(("command", "environment"), [pytest.param(*rest, id=name) for name, *rest in told()])
+@pytest.mark.parametrize(
+    ("command", "environment"), [pytest.param(*rest, id=name) for name, *rest in container_arguments()]
+)
 def test_rota_understands_what_a_container_is_told(command: list[str], environment: set[str]) -> None:
     assert build().parse_args(command).command == command[0]
     assert environment <= KNOWN

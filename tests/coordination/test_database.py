@@ -1,4 +1,4 @@
-"""The shared configuration, seen by those who check in and by those who look for themselves."""
+"""The shared configuration, read with a check-in and by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the port cannot see of etcd: nodes that die, hang and come back, users, TLS, and the room that we take."""
+"""The etcd adapter beyond the port: nodes that die, hang and come back, users, TLS, and the space that it uses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def alone() -> Iterator[EtcdCluster]:
 
 
 async def eventually(act: Callable[[], Awaitable[Leadership]]) -> Leadership:
-    """Ask until there is an answer."""
+    """Repeat a call until there is an answer."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -152,7 +152,7 @@ async def test_a_member_that_cannot_be_read_does_not_hide_the_others() -> None:
 
 
 async def test_a_busy_member_takes_no_room_in_the_history_of_etcd_for_its_load() -> None:
-    """Written every five seconds, a hundred workers would fill etcd's room within days where nobody compacts it."""
+    """Written every five seconds, a hundred workers would fill etcd's space within days without compaction."""
     member = Member(Role.WORKER, "ada", "boot-1", slots=10)
     async with opened(own_prefix(shared_cluster())) as ours:
         await ours.register([member])
@@ -172,7 +172,7 @@ async def test_a_lease_whose_grant_was_answered_twice_is_one_lease(monkeypatch: 
 
 @asynccontextmanager
 async def answering(status: str, body: bytes) -> AsyncIterator[str]:
-    """Something that gives one answer to everybody."""
+    """A server that gives one answer to all requests."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

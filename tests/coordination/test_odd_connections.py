@@ -1,4 +1,4 @@
-"""etcd behind a network that fails: the coordinator says so in time, and is used again when it is back."""
+"""etcd behind a network that fails: the coordinator reports it in time, and is used again afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow and simple cron to test the quick one with: it walks the clock tick by tick and looks.
+"""A slow and simple cron as a test oracle: it steps through the clock tick by tick.
 
 It shares no code with `rota.core.cron` and reads the rules on its own, as Debian's daemon plays them: a *virtual clock*
 follows the clock on the wall but never goes back. A job with a star in its minute or hour looks at the wall. All others
@@ -93,7 +93,7 @@ class Walker:
         return list(self.walk(after, end, stretches(self.zone, after - MEMORY, end + 1, stride=stride)))
 
     def first(self, after: int, limit: int) -> int | None:
-        """Give the first fire time within (after, limit], walking only near days that match."""
+        """Return the first fire time within (after, limit], walking only near days that match."""
         here = after
         while here < limit:
             there = min(here + DAY, limit)

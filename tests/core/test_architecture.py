@@ -27,7 +27,7 @@ COMPUTING = {
     "functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator", "re", "shlex", "string", "types",
     "typing", "urllib.parse", "zoneinfo",
 }  # fmt: skip
-#: Ways to ask what time it is.
+#: Functions that read a clock.
 CLOCKS = {"now", "utcnow", "today"}
 #: What reaches out of the program, or into it.
 REACHING = {"open", "print", "input", "breakpoint", "eval", "exec", "compile", "__import__", "globals", "vars", "exit"}
@@ -39,7 +39,7 @@ REVIVING = {
 #: Parts of importlib that read what a package says about itself. All others import.
 HARMLESS_IMPORTLIB = ("importlib.metadata", "importlib.resources")
 EVALUATING = {"eval", "exec", "compile", "__import__"}
-#: Where code is imported by a name all the same, and who gives the name. Never a payload, a request or a row.
+#: Where code is imported by a name nevertheless, and where the name comes from. Never a payload, a request or a row.
 NAMED_BY_WHOEVER_STARTS_US = {
     "sdk/loader.py",  # the user's modules: from the command line or the settings
     "worker/references.py",  # a child process's handler: from the worker that starts it

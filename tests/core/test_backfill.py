@@ -1,4 +1,4 @@
-"""Making the jobs that a past stretch of time should have made."""
+"""Backfill: making the jobs of past fire times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from core.making import numbered, schedule, utc
+from core.builders import numbered, schedule, utc
 from rota.core.errors import InvalidRequest
 from rota.core.schedule import LARGEST_CATCH_UP, Blackout, Fate, Firing, Overlap, Schedule, backfill
 from rota.core.submission import Dependency, Need, Template

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from building import BASE, HOUR, MINUTE, SECOND
+from builders import BASE, HOUR, MINUTE, SECOND
 from rota.core.backlog import Backlog, start_rate
 from rota.core.history import Bucket, Tally
 from rota.core.queue import Lane

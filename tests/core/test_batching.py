@@ -1,4 +1,4 @@
-"""The desk: calls that come while one is under way are served together, and none hurts another."""
+"""Batching: calls that come while one is under way share a batch, and a failing one does not affect the others."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_bad_call_hurts_nobody_beside_it(desk: Batcher[int, int], counte
 
 
 async def test_nobody_waits_for_ever_if_the_work_is_called_off_while_each_is_served_by_itself() -> None:
-    """Those behind the one under way were never told: a thread at its mailbox would hang."""
+    """Calls behind the one under way never got an answer: a blocked thread would hang."""
     has_begun = asyncio.Event()
 
     async def serve(numbers: Sequence[int]) -> Sequence[int]:
@@ -241,7 +241,7 @@ async def test_in_a_crowd_nobody_goes_alone(prompt: Batcher[int, int], counter: 
 
 
 async def test_two_calls_that_may_run_do_not_run_at_once(prompt: Batcher[int, int], counter: Counter) -> None:
-    """Both found nobody there when they called, and awaited it later."""
+    """Both were alone when they called, and awaited the answer later."""
     first, second = prompt.run([1]), prompt.run([2])
     calls = [asyncio.ensure_future(call) for call in (first, second)]
     await counter.has_begun.wait()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import BASE, HOUR, MINUTE, SECOND, at
+from builders import BASE, HOUR, MINUTE, SECOND, at
 from rota.core.breaker import (
     BreakerRule,
     BreakerState,

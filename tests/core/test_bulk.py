@@ -1,4 +1,4 @@
-"""Jobs that are alike: the same to whoever looks as if each had been made by itself."""
+"""Uniform jobs are equal to jobs that were made one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, after, key, new_job, new_jobs
+from builders import BASE, HOUR, after, key, new_job, new_jobs
 from rota.core.bulk import UniformJobs, as_uniform, check_all, representatives
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, ScheduleId

@@ -1,4 +1,4 @@
-"""What a preview says of clock changes ahead."""
+"""Clock changes in the preview of a schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWICE = "02:30 comes twice on 25 October 2026: it runs the first time only"
         ("30 2 * * *", "Europe/Berlin", [GAP, TWICE]),
         ("30 2 * * *", "UTC", []),
         ("0 3 * * *", "Europe/Berlin", []),
-        # What runs all day is neither missed nor repeated as anybody would notice.
+        # For a rule that fires all day, a missed or repeated hour is not noticeable.
         ("*/5 * * * *", "Europe/Berlin", []),
         ("@every 5m", "Europe/Berlin", []),
         (

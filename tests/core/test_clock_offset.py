@@ -65,7 +65,7 @@ def test_an_answer_that_took_long_takes_nothing_from_what_is_known() -> None:
 
 @given(heard=st.lists(st.tuples(st.floats(0.001, 30.0), ways), min_size=1), drift=st.floats(-DRIFT, DRIFT))
 def test_no_moment_is_ever_computed_too_early(heard: list[tuple[float, float]], drift: float) -> None:
-    """Nor later than the last word's way, whatever the ways were, while the clocks drift apart."""
+    """And not later than the delay of the last message, whatever the delays were, while the clocks drift apart."""
     reckoning, said_at, now = ClockOffset(), 0.0, 0.0
     for pause, way in heard:
         said_at = now + pause

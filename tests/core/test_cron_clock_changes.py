@@ -1,4 +1,4 @@
-"""What becomes of fire times when clocks are put forward and back, as a table anyone can check with a calendar."""
+"""Fire times when clocks are put forward and back, as a table that can be checked with a calendar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counting and parsing may cost, in calls made rather than in seconds, so that a busy machine changes nothing."""
+"""Costs of parsing and computing fire times, in function calls instead of seconds, so that load does not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals: fire times that any number of schedulers agree on without having met."""
+"""Intervals: fire times are the same for all schedulers."""
 
 from __future__ import annotations
 

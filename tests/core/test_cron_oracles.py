@@ -1,4 +1,4 @@
-"""Two oracles: the brute-force walker next door, and cronsim, which claims the rules of Debian as we do."""
+"""Two oracles: the brute-force walker of this folder, and cronsim, which follows the rules of Debian too."""
 
 from __future__ import annotations
 

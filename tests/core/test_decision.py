@@ -1,4 +1,4 @@
-"""What becomes of a job after an attempt: the complete table, and what holds for every life."""
+"""Decisions after an attempt: the complete table, and properties of every sequence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
+from core.builders import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
 from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId
@@ -183,8 +183,8 @@ def test_a_follow_up_is_made_at_an_end_and_from_the_template_of_that_end(
 @pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_a_job_that_does_not_run_has_no_outcome(outcome: str, state: State, asked: bool) -> None:  # noqa: FBT001 - a table's column
-    """An attempt that was reaped has the same fence as the job it lost, until the next claim. Its late `Stopped`, or
-    any late word on a job that was asked to stop, cancelled a job that was waiting again.
+    """An attempt that was reaped has the same fence as the job it lost, until the next claim. A late `Stopped`, or any
+    late outcome after a stop request, cancelled a job that was waiting again.
     """
     late = job(state, cancel_requested_at=NOW if asked else None)
     with pytest.raises(IllegalTransition, match=r"^job 000000000002d: "):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.making import unhurried
+from core.builders import unhurried
 from rota.core.duration import LONGEST, UNITS, parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.time import span_to_micros

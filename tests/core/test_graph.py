@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from building import fresh_id, new_job
+from builders import fresh_id, new_job
 from rota.core.errors import InvalidRequest
 from rota.core.graph import (
     DEEPEST,

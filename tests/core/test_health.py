@@ -1,4 +1,4 @@
-"""Every problem of the whole, from the situation that causes it; and none where all is well."""
+"""Every health problem, from the situation that causes it; and none in a healthy deployment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSED = Queue("default", paused_at=NOW, pause_reason="drill")
 
 CASES = [
     ("store_not_writable", replace(FINE, is_store_writable=False)),
-    # Who is alive is not known then.
+    # The live processes are not known then.
     ("store_not_writable", replace(FINE, is_store_writable=False, members=(), leader=None)),
     ("coordinator_down", replace(FINE, is_coordinator_up=False, leader=None)),
     ("broker_down", replace(FINE, is_broker_up=False)),
@@ -98,7 +98,7 @@ WELL = [
     replace(FINE, members=(SCHEDULER,), lanes=(replace(DUE, state=State.BLOCKED), replace(DUE, count=0))),
     # A worker that says nothing of types takes any.
     replace(FINE, members=(SCHEDULER, replace(WORKER, types=None))),
-    # A process that has just started cannot know who leads.
+    # A process that has just started does not know the leader.
     replace(FINE, members=(WORKER,), leader=None, is_starting=True),
 ]
 

@@ -1,4 +1,4 @@
-"""What a process loads, it pays for at each start."""
+"""Imports: processes do not load packages that they do not use."""
 
 from __future__ import annotations
 

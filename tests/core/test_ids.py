@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import unhurried
+from core.builders import unhurried
 from rota.core.errors import JobNotFound
 from rota.core.ids import (
     ALPHABET,

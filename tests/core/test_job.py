@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import NOW, job, moments, unhurried
+from core.builders import NOW, job, moments, unhurried
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId
 from rota.core.job import AGING, first_state, turn
@@ -36,7 +36,7 @@ def test_of_jobs_equally_urgent_the_oldest_goes_first(one: datetime, other: date
 def test_nobody_is_passed_over_by_what_came_due_nine_levels_of_aging_later(
     due: datetime, later: timedelta, mine: int, theirs: int
 ) -> None:
-    """The bound that is promised: the lowest priority waits for nothing that became due 9 hours after it."""
+    """The documented bound: the lowest priority waits for nothing that became due 9 hours after it."""
     is_passed_over = turn(due + later, theirs) < turn(due, mine)
     assert is_passed_over == (later < (theirs - mine) * AGING)
     assert not (is_passed_over and later >= 9 * AGING)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import NOW, unhurried
+from core.builders import NOW, unhurried
 from rota.core.ledger import GENESIS, LedgerEntry
 
 #: Text as it may arrive: with NUL, and with halves of characters that no encoding holds.

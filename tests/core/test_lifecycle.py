@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from core.making import NOW, utc
+from core.builders import NOW, utc
 from rota.core.errors import IllegalTransition
 from rota.core.job import first_state
 from rota.core.lifecycle import FINISHED, MOVES, TIMED, WAITING, Event, State, move

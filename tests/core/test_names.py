@@ -77,6 +77,9 @@ _OLD_NAMES = """
     tallies texts tripwire venturing verdict within
 """
 METAPHORS = frozenset(_OLD_NAMES.split())
+#: The same among helpers of tests, benchmarks and tools.
+_OLD_HELPERS = "asking cast driving dying ground hosting housing making nasty showing staging troop"
+OLD_HELPERS = frozenset(_OLD_HELPERS.split())
 
 #: Class names with several definitions of one meaning, and why.
 ALLOWED_TWICE = {
@@ -115,6 +118,15 @@ def test_the_words_are_not_metaphors() -> None:
 def test_module_names_consist_of_known_words() -> None:
     unknown = {str(path): sorted(left) for path in modules() if (left := words_of(path) - WORDS - {"main"})}
     assert not unknown, "rename the module, or add a plain word to the list"
+
+
+def test_helpers_of_tests_and_benchmarks_have_no_such_names() -> None:
+    root = Path(__file__).parents[2]
+    helpers = [path for folder in ("tests", "bench", "tools", "examples") for path in (root / folder).rglob("*.py")]
+    # The simulation has a vocabulary of its own; tests are named by their subject.
+    named = [path for path in helpers if not path.stem.startswith("test_") and "simulation" not in path.parts]
+    assert len(named) > 100
+    assert not [str(path) for path in named if words_of(path) & (METAPHORS | OLD_HELPERS)]
 
 
 def test_a_class_name_has_one_meaning() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a job at an operator's word, or at the end of its time: every verb in every state."""
+"""Actions of operators and expiry: every verb in every state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from core.making import NOW, claimed, job, lived
+from core.builders import NOW, claimed, job, lived
 from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now
 from rota.core.errors import IllegalTransition
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, Event, State

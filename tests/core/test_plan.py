@@ -1,4 +1,4 @@
-"""What a schedule owes: catch-up, grace, overlap, cost, and that no fire time is doubled or lost."""
+"""Plans of schedules: catch-up, grace, overlap, cost, and that no fire time is doubled or lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import numbered, schedule, unhurried, utc
+from core.builders import numbered, schedule, unhurried, utc
 from rota.core import schedule as room
 from rota.core.cron import CronExpression
 from rota.core.ids import JobId
@@ -245,7 +245,7 @@ def test_a_blackout_by_rule_follows_the_zone_of_the_schedule_through_a_clock_cha
 
 @dataclass(slots=True)
 class CountedRule:
-    """A rule that counts how often it is asked."""
+    """A rule that counts its calls."""
 
     rule: CronExpression
     asked: int = 0
@@ -273,7 +273,7 @@ COSTS = [
 def test_a_year_of_sleep_costs_no_more_than_what_is_taken(
     rule: str, catch_up: CatchUp, limit: int, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty million fire times were missed. Counted in questions to the rule, because a clock would lie."""
+    """Thirty million fire times were missed. Counted in calls of the rule, because durations vary."""
     counted = CountedRule(room.rule_of(rule))
     monkeypatch.setattr(room, "rule_of", lambda _text: counted)
     recurring = schedule(

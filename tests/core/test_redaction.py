@@ -1,4 +1,4 @@
-"""Passwords are taken out of whatever is shown."""
+"""Passwords are removed from all output."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import backoffs, rng, spans, unhurried
+from core.builders import backoffs, rng, spans, unhurried
 from rota.core.duration import LONGEST
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_BACKOFF, Backoff, Growth

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import moments, schedule, unhurried, utc
+from core.builders import moments, schedule, unhurried, utc
 from rota.core.errors import InvalidCron, InvalidRequest
 from rota.core.ids import ScheduleId
 from rota.core.schedule import Blackout, Schedule, rule_of, zone_of

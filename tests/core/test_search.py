@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import NOW, job, unhurried
+from core.builders import NOW, job, unhurried
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import FINISHED, State

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import job, unhurried
+from core.builders import job, unhurried
 from rota.core.lifecycle import FINISHED, MOVES, Event, State
 from rota.core.settlement import JobError
 

@@ -1,4 +1,4 @@
-"""Who goes first: one, all in their turn; who knows nothing goes at once, and nobody waits for long."""
+"""Stagger: one worker claims first, in rotation; a worker without a rank claims at once, and none waits for long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_others_come_a_little_later_twice_as_many_each_time() -> None:
 
 @pytest.mark.parametrize("of", [2, 50, 1000])
 def test_the_last_of_many_does_not_wait_for_long(of: int) -> None:
-    """The others may all be full, and a job that nobody else has room for is waiting."""
+    """The others may have no free slot, and a job that no other worker can take is waiting."""
     assert max(stagger_seconds(Rank(place, of), 5) for place in range(of)) <= 4 * HEAD_START_SECONDS
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from core.making import NOW
+from core.builders import NOW
 from rota.core.ids import JobId
 from rota.core.step import DoubtPolicy, Step, StepAction, advise
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import HEIR, NOW, moments, templates, unhurried
+from core.builders import HEIR, NOW, moments, templates, unhurried
 from rota.core.ids import JobId, ScheduleId
 from rota.core.submission import Dependency, NewJob, Template, request_hash
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import unhurried
+from core.builders import unhurried
 from rota.core.time import EPOCH, MICROSECOND, from_micros, span_to_micros, to_micros
 
 EAST = timezone(timedelta(hours=5, minutes=45))

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, MINUTE, SECOND, new_job
+from builders import BASE, HOUR, MICROSECOND, MINUTE, SECOND, new_job
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import check
 from rota.core.unique_keys import (
     DEFAULT_STATES,
+    KeyDecision,
     KeyHolder,
     UniqueKey,
     UniqueKind,
-    Verdict,
     arguments_of,
     control_of,
     debounced_time,
@@ -33,29 +33,29 @@ def holder(state: State = State.PENDING, fence: int = 0) -> KeyHolder:
 @pytest.mark.parametrize("state", State)
 def test_a_unique_job_counts_in_its_states_and_within_its_period(state: State) -> None:
     key = UniqueKey(UniqueKind.UNIQUE, "k", HOUR)
-    expected = Verdict.HELD if state in DEFAULT_STATES else Verdict.FREE
+    expected = KeyDecision.HELD if state in DEFAULT_STATES else KeyDecision.FREE
     assert decide(key, holder(state), BASE + HOUR - MICROSECOND) is expected
-    assert decide(key, holder(state), BASE + HOUR) is Verdict.FREE
+    assert decide(key, holder(state), BASE + HOUR) is KeyDecision.FREE
     assert decide(UniqueKey(UniqueKind.UNIQUE, "k"), holder(state), BASE + 1000 * HOUR) is expected
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_throttled_job_counts_in_every_state(state: State) -> None:
     key = UniqueKey(UniqueKind.THROTTLE, "k", HOUR)
-    assert decide(key, holder(state), BASE + HOUR - MICROSECOND) is Verdict.HELD
-    assert decide(key, holder(state), BASE + HOUR) is Verdict.FREE
+    assert decide(key, holder(state), BASE + HOUR - MICROSECOND) is KeyDecision.HELD
+    assert decide(key, holder(state), BASE + HOUR) is KeyDecision.FREE
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_debounced_job_is_replaced_only_if_no_worker_ever_took_it(state: State) -> None:
     key = UniqueKey(UniqueKind.DEBOUNCE, "k", HOUR)
     waits = state in {State.SCHEDULED, State.PENDING, State.QUEUED}
-    assert decide(key, holder(state), BASE) is (Verdict.REPLACE if waits else Verdict.FREE)
-    assert decide(key, holder(state, fence=1), BASE) is Verdict.FREE
+    assert decide(key, holder(state), BASE) is (KeyDecision.REPLACE if waits else KeyDecision.FREE)
+    assert decide(key, holder(state, fence=1), BASE) is KeyDecision.FREE
 
 
 def test_a_key_without_a_job_is_free() -> None:
-    assert {decide(UniqueKey(kind, "k", HOUR), None, BASE) for kind in UniqueKind} == {Verdict.FREE}
+    assert {decide(UniqueKey(kind, "k", HOUR), None, BASE) for kind in UniqueKind} == {KeyDecision.FREE}
 
 
 def test_dead_and_cancelled_jobs_do_not_count_by_default() -> None:

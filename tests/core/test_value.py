@@ -1,4 +1,4 @@
-"""Values: what they are when they run. That the type checker refuses to change one stands in sdk/test_typing.py."""
+"""Values at run time. That the type checker refuses to change one is tested in sdk/test_typing.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crash consistency of the SQLite store: what it acknowledged is there, whatever happens to it.
+"""Crash consistency of the SQLite store: what it acknowledged is durable, whatever fails.
 
 A load (`workload`) drives a store and records its requests and the store's answers (`promises`). Then the process is
 killed (`kill`, with `writer` and `child_processes`), the power is cut (`power_cut`, with `simulated_disk` and

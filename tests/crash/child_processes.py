@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from crash.promises import Line
+from crash.acknowledgements import Line
 from crash.writer import Errand, write
 
 _LARGEST_MESSAGE: Final = 1 << 20
@@ -48,11 +48,11 @@ class Child:
         return self.lines
 
     def kill(self) -> None:
-        """End it without a word of warning."""
+        """Kill it with SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
 
     def dismiss(self) -> None:
-        """Ask it to finish what it is doing, to close its store and to go."""
+        """Request it to finish its work, close its store and exit."""
         if self.control >= 0:
             os.close(self.control)
             self.control = -1
@@ -127,7 +127,7 @@ class WriterForker:
 
 
 def listen(children: list[Child], *, within: float) -> Iterator[tuple[Child, Line]]:
-    """Give the lines of children as they come, for so many seconds or until all have ended."""
+    """Return the lines of children as they come, for so many seconds or until all have ended."""
     give_up_at = time.monotonic() + within
     left = within
     while True:

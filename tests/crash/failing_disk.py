@@ -20,9 +20,9 @@ from typing import Final
 
 import apsw
 
+from crash.acknowledgements import Promises
 from crash.apsw_connection import ApswConnection
 from crash.pragma_override import PassedOn, Settings, altered
-from crash.promises import Promises
 from crash.scratch import DATABASE, lay_down, memory_folder
 from crash.verification import verify
 from crash.workload import Identity, TickingClock, Verb, Workload
@@ -33,7 +33,7 @@ from rota.stores.sqlite.driver import SqliteConnection
 
 
 class Call(StrEnum):
-    """What SQLite asks of a disk."""
+    """The calls of SQLite to a disk."""
 
     OPEN = "open"
     READ = "read"
@@ -288,7 +288,7 @@ async def open_through(fault: DiskFault, settings: Settings) -> list[str]:
 
 @contextlib.contextmanager
 def troubled_vfs(fault: DiskFault, base: str = "unix") -> Iterator[str]:
-    """Give the name of a faulty VFS."""
+    """Return the name of a faulty VFS."""
     vfs = FaultyVfs(fault, base)
     try:
         yield vfs.name

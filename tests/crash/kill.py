@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from crash.acknowledgements import Kind, Line, Promises, Violation
 from crash.child_processes import Child, WriterForker, listen
-from crash.promises import Kind, Line, Promises, Violation
 from crash.scratch import lay_down, memory_folder, pick_up
 from crash.verification import verify, verify_in_use
 from crash.writer import Errand
@@ -187,7 +187,7 @@ def _take(promises: Promises, line: Line) -> bool:
 
 
 def _unanswered(promises: Promises) -> tuple[str, ...]:
-    """Give a few of the claims whose answers were lost with their writer; from then on they count as answered."""
+    """Return a few of the claims whose answers were lost with their writer; from then on they count as answered."""
     lost = sorted(promises.unanswered)[-5:]
     promises.unanswered.clear()
     return tuple(lost)
@@ -199,7 +199,7 @@ def _expect(status: int, expected: int, promises: Promises) -> None:
 
 
 def _judge_copy(path: Path, promises: Promises) -> list[Violation]:
-    """Verify a copy of the files of which nobody has any open: once as the store opens them, and what it left then."""
+    """Verify a copy of the files, which no process has open: once as the store opens it, and once as it closes it."""
     with memory_folder() as folder:
         lay_down(pick_up(path), folder)
         return [*asyncio.run(_open_and_check(folder / path.name)), *verify(folder / path.name, promises)]

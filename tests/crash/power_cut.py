@@ -1,4 +1,4 @@
-"""Power cuts: what a store acknowledged is on the disk, not on its way there.
+"""Power cuts: what a store acknowledged is on the disk.
 
 A load works on a store whose files are recorded (`recorder`): it opens a new file with all its migrations, works,
 closes it, opens it again, works, and closes it. Then the power is cut at many places on the tape, in the work, in a
@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from crash.acknowledgements import Kind, Promises, Violation
 from crash.apsw_connection import ApswConnection
 from crash.pragma_override import Settings, altered
-from crash.promises import Kind, Promises, Violation
 from crash.recorder import Changed, Event, Phase, Player, RecordingVfs, Synced, Tape, Told
 from crash.scratch import DATABASE, lay_down, memory_folder
 from crash.simulated_disk import SECTOR, Write
@@ -110,7 +110,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a cut left, and what had been promised by then: where the next round begins."""
+    """The files that a cut left, and the acknowledgements until then: the start of the next round."""
 
     image: dict[str, bytes]
     promises: Promises
@@ -119,7 +119,7 @@ class Remains:
 async def cut(cuts: int, seed: int, *, settings: Settings = AS_SHIPPED, keep: Path | None = None) -> Report:
     """Record loads and cut the power, `cuts` times in all. `settings` go over those of every round.
 
-    What a cut left that did harm is kept in the folder `keep`.
+    The files of a cut that violated a guarantee are kept in the folder `keep`.
     """
     report, began, rng, round_ = Report(), time.monotonic(), random.Random(seed), 0
     remains = Remains({}, Promises())
@@ -175,8 +175,8 @@ def _preallocated_often(tape: Tape) -> Iterator[None]:
 
 def _has_enough(tape: Tape, first: int) -> bool:
     """Whether enough answers came since an event."""
-    told = [event.line for event in tape.events[first:] if isinstance(event, Told)]
-    return sum(1 for line in told if line[0] == "ok") >= ANSWERS_PER_VISIT
+    answer = [event.line for event in tape.events[first:] if isinstance(event, Told)]
+    return sum(1 for line in answer if line[0] == "ok") >= ANSWERS_PER_VISIT
 
 
 async def _cut_tape(
@@ -252,7 +252,7 @@ async def _use(path: Path, connect: Callable[[str], SqliteConnection]) -> list[V
         return [Violation(Kind.DAMAGED, str(error))]
     try:
         findings = await store.check()
-        # What it would do with rows that cannot be is nobody's business.
+        # Its behaviour with impossible rows is not specified.
         if not findings:
             await store.census()
             await store.insert([NewJob(_NEVER_SUBMITTED, "probe")])

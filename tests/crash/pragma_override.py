@@ -48,5 +48,5 @@ class _Altered(PassedOn):
 
 
 def altered(connect: Callable[[str], SqliteConnection], settings: Settings) -> Callable[[str], SqliteConnection]:
-    """Give a way to connect like `connect`, where some PRAGMAs get another value than the store asks for."""
+    """Return a way to connect like `connect`, where some PRAGMAs get another value than the store sets."""
     return lambda path: _Altered(connect(path), settings)

@@ -1,4 +1,4 @@
-"""A SQLite VFS that writes down all that reaches the disk, so that the power can be cut afterwards at any moment.
+"""A SQLite VFS that records all writes and syncs, so that a power cut can be simulated afterwards at any moment.
 
 The files themselves are real and are written through, without their syncs; what SQLite reads is what it wrote. The tape
 holds, in one order, every write, truncation, sync, creation and deletion, and between them what the store told its
@@ -20,7 +20,7 @@ from typing import Final
 
 import apsw
 
-from crash.promises import Line
+from crash.acknowledgements import Line
 from crash.simulated_disk import Folder, Platter, Truncate, Write
 
 
@@ -60,7 +60,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the load asked for or was told."""
+    """A request of the load, or an answer to it."""
 
     line: Line
 
@@ -101,7 +101,7 @@ class Tape:
         self.events.append(Phase(phase))
 
     def opened(self, name: str) -> int:
-        """Give the number of the file that a name stands for, making it if there is none."""
+        """Return the number of the file that a name stands for, making it if there is none."""
         with self._lock:
             if name not in self._files:
                 self._files[name] = next(self._numbers)

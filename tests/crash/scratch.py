@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 DATABASE: Final = "rota.db"
-#: All files of a database but the wal-index, which is worth nothing once nobody has the database open.
+#: All files of a database but the wal-index, which is not needed once no process has the database open.
 SUFFIXES: Final = ("", "-wal", "-journal")
 
 
 @contextlib.contextmanager
 def memory_folder() -> Iterator[Path]:
-    """Give a folder in memory where there is one: a make-believe disk need not wait for a real one."""
+    """Return a folder in memory where there is one: a simulated disk need not wait for a real one."""
     memory = Path("/dev/shm")  # noqa: S108 - only where there is one; the folder itself is ours alone
     folder = Path(tempfile.mkdtemp(prefix="rota-crash-", dir=memory if memory.is_dir() else None))
     try:
@@ -32,6 +32,6 @@ def lay_down(image: Mapping[str, bytes], folder: Path) -> None:
 
 
 def pick_up(path: Path) -> dict[str, bytes]:
-    """Read the files of a database that nobody has open."""
+    """Read the files of a database that no process has open."""
     files = [path.with_name(path.name + suffix) for suffix in SUFFIXES]
     return {file.name: file.read_bytes() for file in files if file.exists()}

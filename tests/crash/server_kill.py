@@ -1,4 +1,4 @@
-"""kill -9 of the server: what a store acknowledged survives the death of its database, and all goes on by itself.
+"""kill -9 of the server: what a store acknowledged survives the kill, and processes continue without a restart.
 
 Clients submit jobs one by one, workers claim, renew and settle them, upkeep promotes and reaps, over stores of their
 own, while the server is killed at moments drawn from the seed and started again after a pause. A call that fails with
@@ -80,7 +80,7 @@ class Report:
         return sum(start <= moment < start + seconds for moment in self.moments) / seconds
 
     def healing_seconds(self, before: float) -> list[float]:
-        """Say how long after each return nine tenths of the former rate were reached, second by second."""
+        """Return how long after each return nine tenths of the former rate were reached, second by second."""
         found = []
         for back in self.returns:
             waits = (wait / 4 for wait in range(int(HEALING_SECONDS * 4)))

@@ -81,7 +81,7 @@ class Platter:
         self.changes.clear()
 
     def current(self) -> bytes:
-        """Give what a program that reads the file sees."""
+        """Return what a program that reads the file sees."""
         content = bytearray(self.safe)
         for change in self.changes:
             _apply(content, change)
@@ -137,7 +137,7 @@ class Platter:
         return length
 
     def _by_sector(self) -> dict[int, list[int]]:
-        """Say which writes touch which sector."""
+        """Return which writes touch which sector."""
         touched: dict[int, list[int]] = defaultdict(list)
         for index, change in enumerate(self.changes):
             if isinstance(change, Write) and change.data:

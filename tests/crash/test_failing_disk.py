@@ -1,4 +1,4 @@
-"""Full and failing disks: every call answers or refuses, and no answer is a lie.
+"""Full and failing disks: every call succeeds or fails, and every acknowledgement is true.
 
 Each sweep lets the first, the second, the third... write (sync, read) of a small life of a store fail, until there is
 none left to fail. A full disk is a nuisance: what cannot be written is refused, what is there can be read, and once
@@ -20,7 +20,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
+from crash.acknowledgements import Promises
 from crash.child_processes import WriterForker, listen
 from crash.failing_disk import (
     OF_EVERYTHING,
@@ -34,7 +35,6 @@ from crash.failing_disk import (
 )
 from crash.power_cut import OFTEN_CHECKPOINTED, SPILLING, examine
 from crash.pragma_override import Settings
-from crash.promises import Promises
 from crash.recorder import Player, RecordingVfs, Tape
 from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
 from crash.verification import verify

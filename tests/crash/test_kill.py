@@ -1,4 +1,4 @@
-"""kill -9, fifty times in one file and a dozen times among neighbours. `python -m crash.kill` does it for longer."""
+"""kill -9, fifty times on one file and twelve times beside other processes. `python -m crash.kill` runs longer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crash.acknowledgements import Promises
 from crash.child_processes import WriterForker, listen
 from crash.kill import Report, kill_one, kill_one_of_many
-from crash.promises import Promises
 from crash.verification import verify
 from crash.writer import Errand
 

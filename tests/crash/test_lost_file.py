@@ -1,4 +1,4 @@
-"""Files that are gone, replaced, locked away or something else: refused with the path and the reason, never served.
+"""Files that are deleted, replaced, not accessible or no database: refused with the path and the reason, never served.
 
 The worst of them is a file that vanishes while it is in use: Unix lets the writer go on into a file that has no name
 any more, and every answer it gives then is a lie.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
 from crash.apsw_connection import ApswConnection
 from crash.scratch import DATABASE
 from rota.core.errors import StoreUnavailable
@@ -27,7 +27,7 @@ from rota.stores.sqlite.driver import SqliteConnection, StandardConnection
 
 Connect = Callable[[str], SqliteConnection]
 
-#: Whom to be when the tests run as root, who may do everything.
+#: The user to switch to when the tests run as root, which has all permissions.
 NOBODY = 65534
 
 
@@ -49,7 +49,7 @@ def public_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def as_a_plain_user() -> Iterator[None]:
-    """Be nobody in particular for a while, if we are root."""
+    """Switch to an unprivileged user for a while, if the tests run as root."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -194,7 +194,7 @@ def _delete_folder(path: Path) -> None:
 async def test_nothing_is_acknowledged_into_a_file_that_has_lost_its_name(
     tmp_path: Path, connect: Connect, harm: Callable[[Path], None]
 ) -> None:
-    """Once a store went on for days after an operator had tidied up, and its next start knew of nothing."""
+    """A store went on for days after an operator had deleted its file, and its next start was empty."""
     folder = tmp_path / "data"
     folder.mkdir()
     path = folder / DATABASE

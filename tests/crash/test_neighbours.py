@@ -1,4 +1,4 @@
-"""Several processes on one file: long readers, processes that come and go or die, and what the others notice."""
+"""Several processes on one file: long readers, processes that start, end or die, and the effect on the others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
+from crash.acknowledgements import Promises
 from crash.child_processes import WriterForker, listen
-from crash.promises import Promises
 from crash.scratch import DATABASE
 from crash.verification import verify
 from crash.writer import Errand
@@ -106,7 +106,7 @@ async def test_a_long_reader_lets_the_log_grow_and_when_it_is_gone_the_log_is_bo
 
 
 async def test_a_reader_waits_while_another_process_repairs_the_log_and_is_served(tmp_path: Path) -> None:
-    """Readers wait for nobody, with this one exception: `database is locked` is not an answer."""
+    """Readers never wait, with this one exception: `database is locked` is not an answer."""
     path = tmp_path / DATABASE
     store = await SqliteStore.open(path)
     await store.insert(new_jobs(7))

@@ -1,4 +1,6 @@
-"""PostgreSQL is killed under load, or its connections are: nothing acknowledged is lost, and all goes on by itself."""
+"""PostgreSQL is killed under load, or its connections are: nothing acknowledged is lost, and processes continue without
+a restart.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ STEADY_SECONDS = 1.0
 
 @dataclass
 class CutOff:
-    """A server that throws everybody out instead of dying."""
+    """A server that closes all connections instead of dying."""
 
     server: PostgresServer
     count: int = 0

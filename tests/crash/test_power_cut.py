@@ -1,4 +1,4 @@
-"""Three hundred power cuts, and the proof that they hurt. `python -m crash.power_cut` makes more of them."""
+"""Three hundred power cuts, and a test that weaker settings lose data. `python -m crash.power_cut` makes more."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from crash.acknowledgements import Kind, Promises
 from crash.power_cut import OFTEN_CHECKPOINTED, cut, examine, phases_of, record
-from crash.promises import Kind, Promises
 from crash.recorder import Changed, Deleted, Player, Synced, Tape
 from crash.scratch import DATABASE
 from crash.simulated_disk import Truncate, Write

@@ -1,4 +1,4 @@
-"""MariaDB is killed under load: nothing that was acknowledged is lost, and all goes on by itself."""
+"""MariaDB is killed under load: nothing that was acknowledged is lost, and processes continue without a restart."""
 
 from __future__ import annotations
 

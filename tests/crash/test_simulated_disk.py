@@ -1,4 +1,4 @@
-"""Is the disk as bad as it claims, and no worse? What it may leave, what it must leave, what it cannot leave."""
+"""The simulated disk: which files may, must and cannot be left after a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verification itself: every promise is broken once in a sound database, and it must be noticed."""
+"""The verification itself: each guarantee is violated once in a valid database, and must be detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.promises import Kind, Line, Promises, Violation
+from crash.acknowledgements import Kind, Line, Promises, Violation
 from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
 from crash.verification import read, verify, verify_in_use
 from crash.workload import Identity, TickingClock, Workload
@@ -25,7 +25,7 @@ from rota.stores.sqlite import SqliteStore
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A database in which a good deal has happened, and what was promised about it."""
+    """A database with a history of operations, and their acknowledgements."""
 
     image: dict[str, bytes]
     promises: Promises
@@ -78,7 +78,7 @@ def _kinds(violations: list[Violation]) -> set[Kind]:
 
 
 def _execute(path: Path, statement: str) -> int:
-    """Change a database behind everybody's back, and say how many rows were changed."""
+    """Change a database without the store, and return how many rows were changed."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA ignore_check_constraints = ON")
     changed = connection.execute(statement).rowcount

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from building import HOUR, ManualClock
+from builders import HOUR, ManualClock
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota import Happened, Rota, current
 from rota.brokers.in_store import InStoreBroker
@@ -90,7 +90,7 @@ class World:
         return Engine(store, InStoreBroker(self.store), clock=self.clock)
 
     def effect(self, key: str) -> tuple[Callable[[], Awaitable[str]], Callable[[], Awaitable[Happened | None]]]:
-        """Give an effect outside of the store, and how to find out whether it happened."""
+        """Return an effect outside of the store, and how to find out whether it happened."""
         place = (current().id, key)
 
         async def perform() -> str:

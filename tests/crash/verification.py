@@ -1,4 +1,4 @@
-"""Verification: reads a database file with bare SQL and compares it with what was promised.
+"""Verification: reads a database file with bare SQL and compares it with what was acknowledged.
 
 It imports nothing of Rota, so that a bug there cannot hide itself here; the one exception is the formula by which the
 ledger's entries are chained, which is not in question here. Everything is read in one snapshot, so that a file in use
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from crash.promises import AGAIN, FINAL_STATES, Kind, Promises, Violation
+from crash.acknowledgements import AGAIN, FINAL_STATES, Kind, Promises, Violation
 from rota.core.ledger import LedgerEntry
 from rota.core.time import from_micros
 
@@ -40,7 +40,7 @@ class StoredJob:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a database holds, as far as something was promised about it."""
+    """The content of a database that acknowledgements are about."""
 
     findings: tuple[str, ...]
     jobs: dict[int, StoredJob]
@@ -90,7 +90,7 @@ def _rows_of(connection: sqlite3.Connection) -> Callable[[str], list[Any]]:
 
 
 def verify(path: Path, promises: Promises) -> list[Violation]:
-    """Say which promises a file breaks."""
+    """Return the violated guarantees of a file."""
     try:
         contents = read(path)
     except sqlite3.Error as error:
@@ -99,11 +99,11 @@ def verify(path: Path, promises: Promises) -> list[Violation]:
 
 
 def verify_in_use(path: Path, promises: Promises, catch_up: Callable[[], None]) -> list[Violation]:
-    """Say which promises a file breaks that others are writing to.
+    """Return the violated guarantees of a file that other processes are writing to.
 
-    What was promised before we read it must be there. What was asked for before we read it may have been done, and we
-    may hear of that only now: `catch_up` takes down what has been said meanwhile. Nothing is said about jobs of which
-    we have not heard at all.
+    What was acknowledged before the file is read must be there. What was asked for before we read it may have been
+    done, and we may hear of that only now: `catch_up` takes down what has been said meanwhile. Nothing is said about
+    jobs of which we have not heard at all.
     """
     before = copy.deepcopy(promises)
     try:
@@ -117,7 +117,7 @@ def verify_in_use(path: Path, promises: Promises, catch_up: Callable[[], None]) 
 
 
 def compare(contents: Contents, promises: Promises, *, is_in_use: bool = False) -> list[Violation]:
-    """Say which promises are broken by what is there."""
+    """Return which acknowledgements the content contradicts."""
     if contents.findings:
         return [*promises.violations, *(Violation(Kind.DAMAGED, finding) for finding in contents.findings)]
     checks = [_jobs, _ends, _keys, _fences, _claims, _fire_times, _heirs, _waits, _steps, _ledger, _terms]
@@ -238,10 +238,10 @@ def _steps(contents: Contents, promises: Promises) -> Iterator[Violation]:
 
 def _ledger(contents: Contents, promises: Promises) -> Iterator[Violation]:
     previous = ""
-    for position, (digest, number, at, *told) in enumerate(contents.entries, start=1):
+    for position, (digest, number, at, *answer) in enumerate(contents.entries, start=1):
         if number != position:
             yield Violation(Kind.HALF, f"entry {number} of the ledger is at place {position}")
-        if LedgerEntry(*told).chained(number, from_micros(at), previous).digest != digest:
+        if LedgerEntry(*answer).chained(number, from_micros(at), previous).digest != digest:
             yield Violation(Kind.HALF, f"entry {number} of the ledger does not follow from the one before")
         previous = digest
     details = Counter(entry[-1] for entry in contents.entries)

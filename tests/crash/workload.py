@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Final, TypeVar
 
-from crash.promises import AGAIN, Line
+from crash.acknowledgements import AGAIN, Line
 from rota.core.decision import DecisionInputs, cancel, decide
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId, ScheduleId
@@ -78,7 +78,7 @@ class TickingClock:
 
 @dataclass(slots=True)
 class Workload:
-    """Works on a store. `note` is told before and after every verb."""
+    """Works on a store. `note` is called before and after every verb."""
 
     store: Store
     identity: Identity
@@ -137,8 +137,8 @@ class Workload:
         answers = await self._call(self.store.insert(jobs))
         if answers is not None:
             keys = [None if job.idempotency is None else job.idempotency.key for job in jobs]
-            told = [[key, one.receipt.value, one.job_id] for key, one in zip(keys, answers, strict=True)]
-            self._tell(began, "insert", told)
+            answer = [[key, one.receipt.value, one.job_id] for key, one in zip(keys, answers, strict=True)]
+            self._tell(began, "insert", answer)
 
     async def work(self) -> None:
         """Claim a few jobs and settle them one way or another, or not at all."""
@@ -164,15 +164,15 @@ class Workload:
         return jobs
 
     async def settle(self, settlements: list[Settlement]) -> None:
-        told = [
+        answer = [
             [one.job_id, one.fence, one.target.value, None if one.follow_up is None else one.follow_up.id]
             for one in settlements
         ]
-        self.note(["try", "settle", told])
+        self.note(["try", "settle", answer])
         began = time.monotonic()
         applied = await self._call(self.store.settle(settlements))
         if applied is not None:
-            self._tell(began, "settle", [one for one in told if one[0] in set(applied)])
+            self._tell(began, "settle", [one for one in answer if one[0] in set(applied)])
 
     async def reap(self) -> None:
         """Take the jobs whose worker has gone silent away from it."""
@@ -330,7 +330,7 @@ class Workload:
 
 
 async def _true(answer: Awaitable[object]) -> bool:
-    """Tell a verb that answers nothing from one that did not answer."""
+    """Distinguish a verb that returns nothing from one that did not answer."""
     await answer
     return True
 

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Self
 
+from crash.acknowledgements import Line
 from crash.pragma_override import Settings, altered
-from crash.promises import Line
 from crash.workload import Identity, Workload
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
@@ -33,13 +33,13 @@ class Errand:
     number: int = 0
     generation: int = 0
     tasks: int = 16
-    #: Claims that an earlier start asked for and never got an answer to.
+    #: Claims of an earlier start that were never answered.
     unanswered: tuple[str, ...] = ()
     #: Open the store again after so many answers; with none, only once.
     answers_per_visit: int | None = None
     #: The system refuses to let a file grow beyond this.
     largest_file: int | None = None
-    #: PRAGMAs with another value than the store asks for.
+    #: PRAGMAs with another value than the store sets.
     settings: Settings = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A real browser on a real server. What the browser complains about, or asks of others, fails the test."""
+"""A real browser on a real server. Console errors, and requests to other hosts, fail the test."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from dashboard.showing import BROWSER_FLAGS, PATIENCE_MILLISECONDS, Shown, fill
-from journeys.stage import DEMO, Stage, staged
-from servers.housing import required
+from dashboard.dashboard_page import BROWSER_FLAGS, PATIENCE_MILLISECONDS, DashboardPage, fill
+from journeys.system import DEMO, System, open_system
 from servers.postgres import migrated_database, shared_server
+from servers.private_server import required
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def stage(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def system(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[System]:
     """Start Rota with the demo app on each store, and give it something to show."""
-    with staged(tmp_path_factory.mktemp("dashboard")) as one, lent_store(request.param, one) as store:
+    with open_system(tmp_path_factory.mktemp("dashboard")) as one, lent_store(request.param, one) as store:
         one.store = store
         start = ("standalone", "--port", str(one.port), "--store", store, "--app", "tasks:app")
         one.start(*start, "--queues", "default,narrow", cwd=DEMO)
@@ -33,10 +33,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 
 @contextmanager
-def lent_store(kind: str, stage: Stage) -> Iterator[str]:
+def lent_store(kind: str, system: System) -> Iterator[str]:
     """Give a SQLite file, or an empty database on PostgreSQL."""
     if kind == "sqlite":
-        yield str(stage.folder / "demo.db")
+        yield str(system.folder / "demo.db")
         return
     # On a thread of its own: Playwright has a loop on this one.
     lent = migrated_database(shared_server())
@@ -59,7 +59,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(browser: Browser, system: System, request: pytest.FixtureRequest) -> Iterator[Page]:
     """Give a page of the colour scheme and width that a test asks for."""
     screen: tuple[Literal["light", "dark"], int] = getattr(request, "param", ("light", 1440))
     scheme, width = screen
@@ -71,7 +71,7 @@ def page(browser: Browser, stage: Stage, request: pytest.FixtureRequest) -> Iter
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(_words(said)) if said.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda asked: complaints.append(asked.url) if _is_foreign(asked.url, stage.port) else None)
+    page.on("request", lambda asked: complaints.append(asked.url) if _is_foreign(asked.url, system.port) else None)
     expected: list[str] = []
     page.expected_complaints = expected  # type: ignore[attr-defined]
     yield page
@@ -89,9 +89,9 @@ def _is_foreign(url: str, port: int) -> bool:
 
 
 @pytest.fixture
-def shown(page: Page, stage: Stage) -> Shown:
+def dashboard(page: Page, system: System) -> DashboardPage:
     """Give the dashboard in a page."""
-    return Shown(page, stage, page.expected_complaints)  # type: ignore[attr-defined]
+    return DashboardPage(page, system, page.expected_complaints)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the dashboard tells of a job, a schedule, the ledger and the system; histogram, saved views and filters."""
+"""What the dashboard shows of a job, a schedule, the ledger and the system; histogram, saved views and filters."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import signal
 
 from playwright.sync_api import expect
 
-from dashboard.showing import Shown, submit
-from journeys.stage import DEMO, Stage
+from dashboard.dashboard_page import DashboardPage, submit
+from journeys.system import DEMO, System
 
 
-def _fail_twice(shown: Shown) -> str:
+def _fail_twice(dashboard: DashboardPage) -> str:
     """Let a job fail by two different errors."""
-    stage = shown.stage
-    job = submit(stage, type="by_hand", queue="side", max_attempts=3)
+    system = dashboard.system
+    job = submit(system, type="by_hand", queue="side", max_attempts=3)
     for error in ("no answer from 10.0.0.1", "no answer from 10.0.0.2"):
         claim = {"worker_id": "ada", "boot_id": "boot", "max": 1, "queues": ["side"], "wait": 10}
-        (claimed,) = stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+        (claimed,) = system.ask("POST", "/v1/leases:claim", claim)["jobs"]
         trace = f'Traceback (most recent call last):\n  File "/app/shop.py", line 4, in call\nTimeoutError: {error}'
         report = {
             "id": claimed["id"],
@@ -26,71 +26,73 @@ def _fail_twice(shown: Shown) -> str:
             "outcome": "failed",
             "error": {"kind": "TimeoutError", "message": error, "traceback": trace},
         }
-        stage.ask("POST", "/v1/leases:settle", {"reports": [report]})
-        stage.ask("POST", f"/v1/jobs/{job}/run-now")
+        system.ask("POST", "/v1/leases:settle", {"reports": [report]})
+        system.ask("POST", f"/v1/jobs/{job}/run-now")
     return job
 
 
-def test_the_errors_of_attempts_are_compared_and_a_job_is_put_off_and_duplicated(shown: Shown) -> None:
-    job = _fail_twice(shown)
-    page = shown.page
-    shown.open(f"/jobs/{job}")
-    shown.sees("no answer from 10.0.0.2")
-    shown.press("Compare with attempt 1")
+def test_the_errors_of_attempts_are_compared_and_a_job_is_put_off_and_duplicated(dashboard: DashboardPage) -> None:
+    job = _fail_twice(dashboard)
+    page = dashboard.page
+    dashboard.open(f"/jobs/{job}")
+    dashboard.sees("no answer from 10.0.0.2")
+    dashboard.press("Compare with attempt 1")
     expect(page.locator(".trace .diff-removed").first).to_contain_text("10.0.0.1")
     expect(page.locator(".trace .diff-added").first).to_contain_text("10.0.0.2")
     page.keyboard.press("[")
-    shown.sees("no answer from 10.0.0.1", within=".bad")
-    shown.sees("jobs.run_now", within="main")
-    shown.press("Snooze")
+    dashboard.sees("no answer from 10.0.0.1", within=".bad")
+    dashboard.sees("jobs.run_now", within="main")
+    dashboard.press("Snooze")
     page.get_by_label("Delay").fill("2h")
-    shown.confirm("Snooze")
-    shown.sees("The job waits for 2h")
-    shown.stage.until(lambda: shown.stage.job(job), lambda found: found["status"] in {"scheduled", "retrying"})
-    shown.press("Duplicate")
-    shown.confirm("Duplicate")
+    dashboard.confirm("Snooze")
+    dashboard.sees("The job waits for 2h")
+    dashboard.system.until(
+        lambda: dashboard.system.job(job), lambda found: found["status"] in {"scheduled", "retrying"}
+    )
+    dashboard.press("Duplicate")
+    dashboard.confirm("Duplicate")
     expect(page).not_to_have_url(re.compile(job))
-    shown.sees("made from")
+    dashboard.sees("made from")
 
 
-def test_a_payload_is_checked_against_what_workers_expect(shown: Shown) -> None:
-    dead = shown.stage.ask("GET", "/v1/jobs?status=dead&type=charge_card")["items"][0]["id"]
-    shown.open(f"/jobs/{dead}")
-    shown.press("Retry with changes")
-    shown.sees("Workers expect:", within="dialog[open]")
-    shown.page.locator("#edit-payload").fill('{"amount": "much"}')
-    shown.sees("payload.amount: ", within="dialog[open]")
-    shown.page.keyboard.press("Escape")
+def test_a_payload_is_checked_against_what_workers_expect(dashboard: DashboardPage) -> None:
+    dead = dashboard.system.ask("GET", "/v1/jobs?status=dead&type=charge_card")["items"][0]["id"]
+    dashboard.open(f"/jobs/{dead}")
+    dashboard.press("Retry with changes")
+    dashboard.sees("Workers expect:", within="dialog[open]")
+    dashboard.page.locator("#edit-payload").fill('{"amount": "much"}')
+    dashboard.sees("payload.amount: ", within="dialog[open]")
+    dashboard.page.keyboard.press("Escape")
 
 
-def test_the_palette_does_what_can_be_done_everywhere(shown: Shown) -> None:
-    shown.open()
+def test_the_palette_does_what_can_be_done_everywhere(dashboard: DashboardPage) -> None:
+    dashboard.open()
     for text, seen in (("submit a", "Submit a job"), ("new sch", "New schedule")):
-        shown.page.keyboard.press("Control+k")
-        shown.page.get_by_role("combobox", name="Search").fill(text)
-        shown.page.keyboard.press("Enter")
-        shown.sees(seen, within="dialog[open] h2")
-        shown.page.keyboard.press("Escape")
+        dashboard.page.keyboard.press("Control+k")
+        dashboard.page.get_by_role("combobox", name="Search").fill(text)
+        dashboard.page.keyboard.press("Enter")
+        dashboard.sees(seen, within="dialog[open] h2")
+        dashboard.page.keyboard.press("Escape")
 
 
-def test_the_jobs_around_a_job_are_named(shown: Shown) -> None:
-    (workflow, *_) = shown.stage.ask("GET", "/v1/workflows")["items"]
-    nodes = shown.stage.ask("GET", f"/v1/workflows/{workflow['id']}")["nodes"]
-    shown.open(f"/jobs/{nodes[0]['job_id']}")
-    row = shown.row("runs after success")
+def test_the_jobs_around_a_job_are_named(dashboard: DashboardPage) -> None:
+    (workflow, *_) = dashboard.system.ask("GET", "/v1/workflows")["items"]
+    nodes = dashboard.system.ask("GET", f"/v1/workflows/{workflow['id']}")["nodes"]
+    dashboard.open(f"/jobs/{nodes[0]['job_id']}")
+    row = dashboard.row("runs after success")
     expect(row).to_contain_text(nodes[1]["job_id"])
-    shown.sees("node charge")
+    dashboard.sees("node charge")
 
 
-def test_dragging_over_the_histogram_filters_and_a_filter_is_saved_as_a_view(shown: Shown) -> None:
-    page = shown.page
+def test_dragging_over_the_histogram_filters_and_a_filter_is_saved_as_a_view(dashboard: DashboardPage) -> None:
+    page = dashboard.page
     for _ in range(3):
-        submit(shown.stage, type="counted", delay="2h", tags=["histogram"])
-    shown.open("/jobs?tag=histogram")
-    shown.sees("3 jobs by the time they were created")
-    shown.press("Table")
+        submit(dashboard.system, type="counted", delay="2h", tags=["histogram"])
+    dashboard.open("/jobs?tag=histogram")
+    dashboard.sees("3 jobs by the time they were created")
+    dashboard.press("Table")
     expect(page.locator(".histogram-table tbody tr").first).to_contain_text(re.compile("[123]"))
-    shown.press("Chart")
+    dashboard.press("Chart")
     area = page.locator(".histogram-bars").bounding_box()
     assert area is not None
     page.mouse.move(area["x"] + 2, area["y"] + 20)
@@ -99,138 +101,138 @@ def test_dragging_over_the_histogram_filters_and_a_filter_is_saved_as_a_view(sho
     page.mouse.up()
     expect(page).to_have_url(re.compile("since=.*until="))
     expect(page.locator("main .card:last-of-type tbody tr, main .card tbody tr").first).to_contain_text("counted")
-    shown.press("Save view")
+    dashboard.press("Save view")
     page.get_by_label("Name").fill("counted ones")
-    shown.confirm("Save view")
-    page.goto(f"{shown.stage.url}/ui/jobs")
+    dashboard.confirm("Save view")
+    page.goto(f"{dashboard.system.url}/ui/jobs")
     page.get_by_role("link", name="counted ones").click()
     expect(page).to_have_url(re.compile("tag=histogram"))
-    (view,) = shown.stage.ask("GET", "/v1/views")["items"]
+    (view,) = dashboard.system.ask("GET", "/v1/views")["items"]
     assert (view["name"], view["is_shared"], "tag=histogram" in view["query"]) == ("counted ones", True, True)
-    shown.press("Edit views")
-    shown.press("Remove view counted ones")
+    dashboard.press("Edit views")
+    dashboard.press("Remove view counted ones")
     expect(page.get_by_role("link", name="counted ones")).to_have_count(0)
-    shown.press("Undo", within="body")
+    dashboard.press("Undo", within="body")
     expect(page.get_by_role("link", name="counted ones")).to_be_visible()
 
 
-def test_schedules_show_their_runs_and_what_the_clock_does_to_them(shown: Shown) -> None:
+def test_schedules_show_their_runs_and_what_the_clock_does_to_them(dashboard: DashboardPage) -> None:
     rule = {
         "cron": "30 2 * * *",
         "zone": "Europe/Berlin",
         "job": {"type": "send_email", "payload": {"to": "a@b.example"}},
     }
-    made = shown.stage.ask("POST", "/v1/schedules", {"name": "early", **rule})
+    made = dashboard.system.ask("POST", "/v1/schedules", {"name": "early", **rule})
     stretch = {"from": "2026-11-01T00:00:00Z", "to": "2026-11-03T00:00:00Z"}
-    shown.stage.ask("POST", f"/v1/schedules/{made['id']}/backfill", stretch)
-    shown.open("/schedules")
-    expect(shown.row("early").locator(".run-strip i")).to_have_count(2)
-    shown.press("7d")
-    expect(shown.page.locator(".timeline .tick").first).to_be_attached()
-    shown.open(f"/schedules/{made['id']}")
-    shown.sees("02:30 does not exist on")
-    shown.stage.ask("DELETE", f"/v1/schedules/{made['id']}")
+    dashboard.system.ask("POST", f"/v1/schedules/{made['id']}/backfill", stretch)
+    dashboard.open("/schedules")
+    expect(dashboard.row("early").locator(".run-strip i")).to_have_count(2)
+    dashboard.press("7d")
+    expect(dashboard.page.locator(".timeline .tick").first).to_be_attached()
+    dashboard.open(f"/schedules/{made['id']}")
+    dashboard.sees("02:30 does not exist on")
+    dashboard.system.ask("DELETE", f"/v1/schedules/{made['id']}")
 
 
-def test_the_ledger_is_filtered_exported_and_verified(shown: Shown) -> None:
-    shown.open("/events")
-    expect(shown.row("queues.pause")).to_contain_text("mail")
-    action = shown.page.get_by_label("Action", exact=True)
+def test_the_ledger_is_filtered_exported_and_verified(dashboard: DashboardPage) -> None:
+    dashboard.open("/events")
+    expect(dashboard.row("queues.pause")).to_contain_text("mail")
+    action = dashboard.page.get_by_label("Action", exact=True)
     action.fill("schedules.*")
     action.press("Enter")
-    expect(shown.page).to_have_url(re.compile("action="))
-    expect(shown.page.locator("main table").first).not_to_contain_text("queues.pause")
-    shown.press("Verify")
-    shown.sees("The ledger is intact")
-    with shown.page.expect_download() as download:
-        shown.press("Export")
+    expect(dashboard.page).to_have_url(re.compile("action="))
+    expect(dashboard.page.locator("main table").first).not_to_contain_text("queues.pause")
+    dashboard.press("Verify")
+    dashboard.sees("The ledger is intact")
+    with dashboard.page.expect_download() as download:
+        dashboard.press("Export")
     assert "schedules.create" in download.value.path().read_text()
 
 
-def test_the_lead_is_transferred_to_another_scheduler(shown: Shown) -> None:
-    stage = shown.stage
-    before = stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], bool)
-    second = stage.start("scheduler", "--store", stage.store, cwd=DEMO)
+def test_the_lead_is_transferred_to_another_scheduler(dashboard: DashboardPage) -> None:
+    system = dashboard.system
+    before = system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], bool)
+    second = system.start("scheduler", "--store", system.store, cwd=DEMO)
     try:
-        stage.until(lambda: len(schedulers(stage)), lambda count: count == 2)
-        shown.open("/system")
-        shown.press("Make leader")
-        shown.confirm("Make leader")
-        shown.sees("leads instead of")
-        (other,) = schedulers(stage) - {before}
-        stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == other)
-        expect(shown.row("scheduler Leader")).to_contain_text(other)
+        system.until(lambda: len(schedulers(system)), lambda count: count == 2)
+        dashboard.open("/system")
+        dashboard.press("Make leader")
+        dashboard.confirm("Make leader")
+        dashboard.sees("leads instead of")
+        (other,) = schedulers(system) - {before}
+        system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == other)
+        expect(dashboard.row("scheduler Leader")).to_contain_text(other)
     finally:
         os.killpg(second.pid, signal.SIGTERM)
         second.wait()
-    stage.until(lambda: stage.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == before)
+    system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == before)
 
 
-def schedulers(stage: Stage) -> set[str]:
-    return {one["worker_id"] for one in stage.ask("GET", "/v1/cluster")["members"] if one["role"] == "scheduler"}
+def schedulers(system: System) -> set[str]:
+    return {one["worker_id"] for one in system.ask("GET", "/v1/cluster")["members"] if one["role"] == "scheduler"}
 
 
-def test_the_system_tells_its_checks_sizes_settings_and_leaders(shown: Shown) -> None:
-    shown.open("/system")
-    shown.sees("no_worker_for_queue")
-    shown.press("All checks")
-    expect(shown.row("the store takes writes")).to_contain_text("ok")
-    shown.sees("all applied")
-    expect(shown.row("port")).to_contain_text(str(shown.stage.port))
-    shown.press("All settings")
-    expect(shown.row("poll_interval")).to_be_visible()
+def test_the_system_tells_its_checks_sizes_settings_and_leaders(dashboard: DashboardPage) -> None:
+    dashboard.open("/system")
+    dashboard.sees("no_worker_for_queue")
+    dashboard.press("All checks")
+    expect(dashboard.row("the store takes writes")).to_contain_text("ok")
+    dashboard.sees("all applied")
+    expect(dashboard.row("port")).to_contain_text(str(dashboard.system.port))
+    dashboard.press("All settings")
+    expect(dashboard.row("poll_interval")).to_be_visible()
 
 
-def test_queues_tell_their_rates_and_who_paused_them(shown: Shown) -> None:
-    shown.open("/queues")
-    expect(shown.row("maintenance")).to_contain_text("mail")
-    expect(shown.row("maintenance")).to_contain_text("by ")
-    expect(shown.page.locator("main th", has_text="In, out")).to_be_visible()
+def test_queues_tell_their_rates_and_who_paused_them(dashboard: DashboardPage) -> None:
+    dashboard.open("/queues")
+    expect(dashboard.row("maintenance")).to_contain_text("mail")
+    expect(dashboard.row("maintenance")).to_contain_text("by ")
+    expect(dashboard.page.locator("main th", has_text="In, out")).to_be_visible()
 
 
-def test_columns_are_chosen_kept_by_the_browser_and_shared_by_the_address(shown: Shown) -> None:
-    page = shown.page
-    submit(shown.stage, type="tagged", delay="2h", tags=["blue"], priority=9)
-    shown.open("/jobs?type=tagged")
+def test_columns_are_chosen_kept_by_the_browser_and_shared_by_the_address(dashboard: DashboardPage) -> None:
+    page = dashboard.page
+    submit(dashboard.system, type="tagged", delay="2h", tags=["blue"], priority=9)
+    dashboard.open("/jobs?type=tagged")
     head = page.locator("main table").last.locator("thead th")
     expect(head).to_have_text(["", "State", "Type", "Id", "Queue", "Attempts", "When", "Took", "Error"])
-    shown.press("Columns")
+    dashboard.press("Columns")
     for name in ("State", "Id", "Queue", "Attempts", "When", "Took", "Error"):
         page.get_by_role("checkbox", name=name, exact=True).uncheck()
     for name in ("Tags", "Priority"):
         page.get_by_role("checkbox", name=name, exact=True).check()
     expect(page.get_by_role("checkbox", name="Type", exact=True)).to_be_disabled()
-    shown.confirm("Close")
+    dashboard.confirm("Close")
     expect(head).to_have_text(["", "Type", "Priority", "Tags"])
-    expect(shown.row("tagged")).to_contain_text("blue")
+    expect(dashboard.row("tagged")).to_contain_text("blue")
     expect(page).to_have_url(re.compile(r"columns=type,priority,tags"))
     # The browser keeps them: another list shows them too, and its address names them.
-    page.goto(f"{shown.stage.url}/ui/jobs?status=scheduled")
+    page.goto(f"{dashboard.system.url}/ui/jobs?status=scheduled")
     expect(head).to_have_text(["", "Type", "Priority", "Tags"])
     expect(page).to_have_url(re.compile(r"status=scheduled&columns=type,priority,tags"))
     page.get_by_role("link", name="All", exact=True).click()
     expect(head).to_have_text(["", "Type", "Priority", "Tags"])
     # An address that somebody else sent wins over them, and does not replace them.
-    shown.open("/jobs?type=tagged&columns=queue,nonsense")
+    dashboard.open("/jobs?type=tagged&columns=queue,nonsense")
     expect(head).to_have_text(["", "Type", "Queue"])
-    shown.open("/jobs?type=tagged")
+    dashboard.open("/jobs?type=tagged")
     expect(head).to_have_text(["", "Type", "Priority", "Tags"])
-    shown.press("Columns")
-    shown.confirm("Usual columns")
-    shown.confirm("Close")
+    dashboard.press("Columns")
+    dashboard.confirm("Usual columns")
+    dashboard.confirm("Close")
     expect(page).to_have_url(re.compile(r"/jobs\?type=tagged$"))
     expect(head).to_have_count(9)
 
 
-def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(shown: Shown) -> None:
-    page, stage = shown.page, shown.stage
+def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(dashboard: DashboardPage) -> None:
+    page, system = dashboard.page, dashboard.system
     jobs = [{"type": "row", "queue": "long", "delay": "9h", "tags": ["long"]}] * 700
-    oldest = min(one["id"] for one in stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
-    shown.open("/jobs?tag=long")
-    shown.press("Load more")
-    shown.sees("600 jobs shown")
-    shown.press("Load more")
-    shown.sees("700 jobs shown")
+    oldest = min(one["id"] for one in system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
+    dashboard.open("/jobs?tag=long")
+    dashboard.press("Load more")
+    dashboard.sees("600 jobs dashboard")
+    dashboard.press("Load more")
+    dashboard.sees("700 jobs dashboard")
     rows = page.locator("main tbody tr[data-job]")
     assert rows.count() < 250
     expect(page.locator(f"tr[data-job='{oldest}']")).to_have_count(0)
@@ -240,5 +242,5 @@ def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(shown: Shown) ->
     page.evaluate("window.scrollTo(0, 0)")
     page.keyboard.press("j")
     page.keyboard.press("x")
-    shown.sees("1 job selected")
+    dashboard.sees("1 job selected")
     expect(rows.first).to_have_class(re.compile("selected"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from journeys.stage import Stage
+from journeys.system import System
 
 PROGRAM = """
 import uvicorn
@@ -32,19 +32,19 @@ uvicorn.run(outer, host="127.0.0.1", port=PORT, log_level="warning")
 
 
 def test_it_works_below_the_path_of_an_application(browser: Browser, tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    (tmp_path / "outer.py").write_text(PROGRAM.replace("PORT", str(stage.port)), encoding="utf-8")
+    system = System(tmp_path)
+    (tmp_path / "outer.py").write_text(PROGRAM.replace("PORT", str(system.port)), encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
     with subprocess.Popen([sys.executable, "outer.py"], cwd=tmp_path, env=clean) as process:
         try:
-            stage.until(lambda: _answers(stage), bool)
+            system.until(lambda: _answers(system), bool)
             page = browser.new_page()
-            page.goto(f"{stage.url}/ops")
-            expect(page).to_have_url(f"{stage.url}/ops/ui")
+            page.goto(f"{system.url}/ops")
+            expect(page).to_have_url(f"{system.url}/ops/ui")
             expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
             page.get_by_role("link", name="Jobs", exact=True).click()
-            expect(page).to_have_url(f"{stage.url}/ops/ui/jobs")
-            stage.ask("POST", "/ops/v1/jobs", {"type": "echo"})
+            expect(page).to_have_url(f"{system.url}/ops/ui/jobs")
+            system.ask("POST", "/ops/v1/jobs", {"type": "echo"})
             expect(page.locator("main tbody tr", has_text="echo")).to_have_count(1)
             page.close()
         finally:
@@ -52,9 +52,9 @@ def test_it_works_below_the_path_of_an_application(browser: Browser, tmp_path: P
             assert process.wait(60) in {0, -15}
 
 
-def _answers(stage: Stage) -> bool:
+def _answers(system: System) -> bool:
     try:
-        stage.ask("GET", "/ops/readyz")
+        system.ask("GET", "/ops/readyz")
     except OSError:
         return False
     return True

@@ -7,20 +7,20 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from journeys.stage import staged
+from journeys.system import open_system
 
 
 def test_an_idle_deployment_says_so_and_a_problem_leads_to_its_page(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with staged(tmp_path_factory.mktemp("overview")) as stage:
-        stage.start("standalone", "--port", str(stage.port), "--db", "t.db")
-        stage.until_up()
+    with open_system(tmp_path_factory.mktemp("overview")) as system:
+        system.start("standalone", "--port", str(system.port), "--db", "t.db")
+        system.until_up()
         page = browser.new_page()
-        page.goto(f"{stage.url}/ui")
+        page.goto(f"{system.url}/ui")
         expect(page.get_by_text("Idle: no job is due or running, and none has ended yet.")).to_be_visible()
-        stage.ask("POST", "/v1/queues/side/pause", {"reason": "drill"})
-        stage.ask("POST", "/v1/jobs", {"type": "echo", "queue": "side"})
+        system.ask("POST", "/v1/queues/side/pause", {"reason": "drill"})
+        system.ask("POST", "/v1/jobs", {"type": "echo", "queue": "side"})
         expect(page.get_by_text("queue 'side' is paused (drill) and 1 job is due")).to_be_visible(timeout=15_000)
         expect(page.get_by_text("rota queues resume side")).to_be_visible()
         page.get_by_role("link", name="Open").first.click()

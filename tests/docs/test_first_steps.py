@@ -39,7 +39,7 @@ def test_the_programs_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None
 
 
 def test_make_run_serves_every_queue_of_the_demo_app() -> None:
-    """Its status had been degraded from the first minute on: nobody took the jobs of two queues."""
+    """Its status had been degraded from the first minute on: no worker took the jobs of two queues."""
     served = re.search(r"--app shop:app [^#]*?--queues (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     used = re.findall(r'queue="(\w+)"', (ROOT / "examples" / "demo" / "shop.py").read_text(encoding="utf-8"))
     assert served is not None

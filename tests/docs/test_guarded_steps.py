@@ -13,7 +13,7 @@ CHARGING, BOOKING = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILIN
 
 
 def names_of(snippet: str) -> dict[str, Any]:
-    """Give what a snippet defines."""
+    """Return what a snippet defines."""
     names: dict[str, Any] = {}
     exec(compile(snippet, "snippet", "exec", dont_inherit=True), names)  # noqa: S102 - our own page
     return names

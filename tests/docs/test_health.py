@@ -13,13 +13,13 @@ PROBLEMS, _, REASONS = PAGE.partition("## Why does this job not start?")
 
 
 def codes_made(name: str) -> set[str]:
-    """Give the codes with which the code makes values of a class."""
+    """Return the codes with which the code makes values of a class."""
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "rota").rglob("*.py"))
     return set(re.findall(rf"\b{name}\(\s*\"([a-z_]+)\"", code))
 
 
 def codes_in_tables(text: str) -> set[str]:
-    """Give the codes in the first column of the tables of a text."""
+    """Return the codes in the first column of the tables of a text."""
     rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", text, flags=re.MULTILINE)
     return {code for row in rows for code in re.findall(r"`([a-z_]+)`", row)}
 

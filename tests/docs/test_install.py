@@ -1,4 +1,4 @@
-"""The environment is made by uv from where pip would fetch, held to the same hashes."""
+"""The environment is made by uv, from the package index of pip and with the same hashes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ install.{_PLACE}='strong'
 
 
 def test_uv_looks_where_pip_would_and_gets_there_as_pip_would() -> None:
-    assert install.surroundings_for_uv(install.settings_of_pip(LISTING)) == {
+    assert install.uv_environment(install.settings_of_pip(LISTING)) == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "strong",
         "UV_INDEX": "one two",
@@ -45,7 +45,7 @@ def test_without_an_allowed_index_none_is_asked() -> None:
 
 
 def test_a_pip_without_settings_is_no_obstacle() -> None:
-    assert install.surroundings_for_uv(install.settings_of_pip("")) == {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    assert install.uv_environment(install.settings_of_pip("")) == {"UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 def test_uv_is_locked_as_it_is_among_the_other_requirements() -> None:

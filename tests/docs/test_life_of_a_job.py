@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from docs.drawing import PAGE, drawn
+from docs.lifecycle_diagram import PAGE, drawn
 from rota.core.lifecycle import MOVES, Event, State
 from rota.core.settlement import Reason
 
@@ -17,14 +17,14 @@ def page() -> str:
 
 
 def rows_of(heading: str) -> list[str]:
-    """Give the first column of the table under a heading."""
+    """Return the first column of the table under a heading."""
     _, _, section = page().partition(f"\n## {heading}\n")
     section, _, _ = section.partition("\n## ")
     return re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
 
 
 def without(state: State, event: Event) -> dict[State, dict[Event, State]]:
-    """Give the table with one move struck out."""
+    """Return the table with one move struck out."""
     return {
         each: {move: target for move, target in moves.items() if (each, move) != (state, event)}
         for each, moves in MOVES.items()
@@ -32,7 +32,7 @@ def without(state: State, event: Event) -> dict[State, dict[Event, State]]:
 
 
 def test_the_drawings_on_the_page_are_those_of_the_code() -> None:
-    assert page() == drawn(page()), "bring it up to date: python tests/docs/drawing.py"
+    assert page() == drawn(page()), "bring it up to date: python tests/docs/lifecycle_diagram.py"
 
 
 @pytest.mark.parametrize(("state", "event"), [(state, event) for state in State for event in MOVES[state]], ids=str)

@@ -1,4 +1,4 @@
-"""Every page: its links lead somewhere, it names no place on somebody's machine, and its commands exist."""
+"""Every page: its links are valid, it has no paths of a developer's machine, and its commands exist."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_every_decision_is_in_the_list_and_has_its_four_parts() -> None:
 
 
 def test_commands_that_contributors_are_told_of_exist() -> None:
-    told = set(re.findall(r"`?make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    answer = set(re.findall(r"`?make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     there = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
-    assert told <= there
-    assert {"setup", "fmt", "lint", "types", "arch", "test", "check"} <= told
+    assert answer <= there
+    assert {"setup", "fmt", "lint", "types", "arch", "test", "check"} <= answer
 
 
 def test_the_layers_that_contributors_are_told_of_are_those_that_are_checked() -> None:
@@ -67,9 +67,9 @@ def test_the_layers_that_contributors_are_told_of_are_those_that_are_checked() -
     ]
     checked = [re.findall(r"\w+", layer) for layer in contracts[0]["layers"]]
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    told = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[`\w, ]+) \|", text, flags=re.MULTILINE)]
+    answer = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[`\w, ]+) \|", text, flags=re.MULTILINE)]
     # The rows of commands hold no single word and are left empty by this.
-    assert [row for row in told if row] == checked
+    assert [row for row in answer if row] == checked
 
 
 def test_words_of_the_glossary_are_explained_once() -> None:

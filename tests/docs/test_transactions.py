@@ -61,7 +61,7 @@ async def place(snippet: str, tmp_path: Path) -> AsyncIterator[str]:
 
 @contextmanager
 def shop(place: str) -> Iterator[dict[str, Any]]:
-    """Give what the snippets take for granted."""
+    """Return what the snippets take for granted."""
     app = Rota(place)
 
     @app.task

@@ -16,53 +16,53 @@ import pytest
 
 from encryption.secret_tasks import app as tasks
 from encryption.test_cipher import NEW, OLD, line
-from journeys.conftest import stage
-from journeys.stage import Stage
+from journeys.conftest import system
+from journeys.system import System
 from rota import JobFailed, Rota
 from rota.core.errors import KeyMissing, KeyReused
 from rota.core.lifecycle import State
 
-__all__ = ["stage"]
+__all__ = ["system"]
 CANARY = "kanarie7vogel"
 TESTS = Path(__file__).parent.parent
-ON_STORES = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+ON_STORES = pytest.mark.parametrize("system", ["sqlite", "postgres", "mariadb"], indirect=True)
 #: A lease that is renewed a few times during each job: progress is sent with renewals.
 WITH_KEY = {"ROTA_ENCRYPTION_KEYS": line(OLD), "PYTHONPATH": str(TESTS), "ROTA_LEASE": "1s"}
 
 
 @pytest.fixture
-def client(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rota]:
-    """Give a program with the key that knows only the API."""
+def client(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rota]:
+    """Return a program with the key that uses the API only."""
     monkeypatch.setenv("ROTA_ENCRYPTION_KEYS", line(OLD))
-    monkeypatch.chdir(stage.folder)
-    app = Rota(stage.url)
+    monkeypatch.chdir(system.folder)
+    app = Rota(system.url)
     for name, task in tasks.tasks.items():
         app.task(name=name, executor=tasks.executors[name], **task.options)(task.function)
     yield app
     app.close()
 
 
-def serve(stage: Stage) -> None:
+def serve(system: System) -> None:
     """Start an API and a scheduler, without keys."""
-    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store, "--log-level", "debug")
-    stage.until_up()
+    system.start("-mode", "scheduler", "-port", str(system.port), "-db", system.store, "--log-level", "debug")
+    system.until_up()
 
 
-def work(stage: Stage, **environment: str) -> subprocess.Popen[bytes]:
-    return stage.start(
+def work(system: System, **environment: str) -> subprocess.Popen[bytes]:
+    return system.start(
         "worker", "--app", "encryption.secret_tasks:app", "--log-level", "debug", environment=WITH_KEY | environment
     )
 
 
-def database_text(stage: Stage) -> str:
+def database_text(system: System) -> str:
     """Read everything there is in the store."""
-    if stage.store.startswith("postgres"):
-        with psycopg.connect(stage.store) as connection:
+    if system.store.startswith("postgres"):
+        with psycopg.connect(system.store) as connection:
             schemas = "schemaname NOT IN ('pg_catalog', 'information_schema')"
             names = connection.execute(f"SELECT schemaname, tablename FROM pg_tables WHERE {schemas}").fetchall()  # noqa: S608
             return "".join(str(connection.execute(f'TABLE "{a}"."{b}"').fetchall()) for a, b in names)
-    if stage.store.startswith("mysql"):
-        place = urlsplit(stage.store)
+    if system.store.startswith("mysql"):
+        place = urlsplit(system.store)
         connected = pymysql.connect(
             host=place.hostname, port=place.port or 3306, user=place.username, database=place.path[1:]
         )
@@ -73,10 +73,10 @@ def database_text(stage: Stage) -> str:
                 cursor.execute(f"SELECT * FROM `{name}`")  # noqa: S608 - a table of ours
                 text += str(cursor.fetchall())
             return text
-    opened = sqlite3.connect(stage.folder / stage.store)
+    opened = sqlite3.connect(system.folder / system.store)
     text = "".join(opened.iterdump())
     opened.close()
-    files = stage.folder.glob(f"{stage.store}*")
+    files = system.folder.glob(f"{system.store}*")
     return text + "".join(path.read_bytes().decode("latin-1") for path in files)
 
 
@@ -100,27 +100,27 @@ def run_all(client: Rota) -> list[str]:
 
 
 @ON_STORES
-def test_the_secret_is_in_no_database_answer_log_or_metric(stage: Stage, client: Rota) -> None:
-    serve(stage)
-    work(stage)
+def test_the_secret_is_in_no_database_answer_log_or_metric(system: System, client: Rota) -> None:
+    serve(system)
+    work(system)
     ids = run_all(client)
-    followers = stage.until(
-        lambda: [job for job in stage.ask("GET", "/v1/jobs?type=keep&limit=100")["items"] if "parent_id" in job],
+    followers = system.until(
+        lambda: [job for job in system.ask("GET", "/v1/jobs?type=keep&limit=100")["items"] if "parent_id" in job],
         lambda found: len(found) == 3 and all(job["status"] == "completed" for job in found),
     )
     seen = {
-        "database": database_text(stage),
-        "logs": stage.logs(),
-        "metrics": str(stage.ask_text("/metrics")),
-        "export": stage.ask_text("/v1/dead-letters/export"),
-        "overview": stage.ask_text("/v1/overview"),
-        "jobs": stage.ask_text("/v1/jobs?fields=payload,result&limit=100"),
+        "database": database_text(system),
+        "logs": system.logs(),
+        "metrics": str(system.ask_text("/metrics")),
+        "export": system.ask_text("/v1/dead-letters/export"),
+        "overview": system.ask_text("/v1/overview"),
+        "jobs": system.ask_text("/v1/jobs?fields=payload,result&limit=100"),
     }
     for job_id in [*ids, *(job["id"] for job in followers)]:
         for path in ("", "/result", "/attempts", "/steps", "/explain"):
-            seen[f"{job_id}{path}"] = stage.ask_text(f"/v1/jobs/{job_id}{path}")
-        seen[f"rota jobs get {job_id}"] = stage.rota("jobs", "get", job_id)
-        seen[f"rota jobs attempts {job_id}"] = stage.rota("jobs", "attempts", job_id)
+            seen[f"{job_id}{path}"] = system.ask_text(f"/v1/jobs/{job_id}{path}")
+        seen[f"rota jobs get {job_id}"] = system.rota("jobs", "get", job_id)
+        seen[f"rota jobs attempts {job_id}"] = system.rota("jobs", "attempts", job_id)
     encoded = base64.b64encode(CANARY.encode()).decode()[:14]
     for name, text in seen.items():
         assert CANARY not in text, name
@@ -129,21 +129,21 @@ def test_the_secret_is_in_no_database_answer_log_or_metric(stage: Stage, client:
     assert '\\"progress\\"' in seen[f"{ids[0]}/attempts"]
     assert "encrypted (key k1)" in seen[f"rota jobs get {ids[0]}"]
     # Who has the key sees it, and the jobs that took results got them.
-    stage.told = {"ROTA_ENCRYPTION_KEYS": line(OLD)}
+    system.variables = {"ROTA_ENCRYPTION_KEYS": line(OLD)}
     for job_id in [*ids[:4], *(job["id"] for job in followers)]:
-        assert CANARY in stage.rota("jobs", "get", job_id), job_id
-    assert CANARY in stage.rota("jobs", "steps", ids[0])
+        assert CANARY in system.rota("jobs", "get", job_id), job_id
+    assert CANARY in system.rota("jobs", "steps", ids[0])
 
 
 @ON_STORES
-def test_rotation_while_jobs_run_loses_none(stage: Stage, client: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotation_while_jobs_run_loses_none(system: System, client: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
     del client
-    keys = stage.folder / "keys"
+    keys = system.folder / "keys"
     keys.write_text(line(OLD), encoding="utf-8")
     monkeypatch.setenv("ROTA_ENCRYPTION_KEYS", f"file:{keys}")
-    serve(stage)
-    work(stage, ROTA_ENCRYPTION_KEYS=f"file:{keys}")
-    app = Rota(stage.url)
+    serve(system)
+    work(system, ROTA_ENCRYPTION_KEYS=f"file:{keys}")
+    app = Rota(system.url)
     try:
         handles = []
         for number, text in enumerate((line(OLD), f"{line(OLD)}\n{line(NEW)}", f"{line(NEW)}\n{line(OLD)}")):
@@ -155,7 +155,7 @@ def test_rotation_while_jobs_run_loses_none(stage: Stage, client: Rota, monkeypa
                 for place in range(40)
             ]
         # A key that was used before the rotation is recognised after it, and a job with other arguments is refused.
-        again = stage.until(
+        again = system.until(
             lambda: app.submit_by_name("double", {"number": 0}, idempotency_key="0-0").id,
             lambda job_id: job_id == handles[0].id,
         )
@@ -166,57 +166,57 @@ def test_rotation_while_jobs_run_loses_none(stage: Stage, client: Rota, monkeypa
     finally:
         app.close()
     assert results == [2 * (100 * number + place) for number in range(3) for place in range(40)]
-    assert stage.ask("GET", "/v1/stats")["states"].get("dead", 0) == 0
+    assert system.ask("GET", "/v1/stats")["states"].get("dead", 0) == 0
 
 
 @ON_STORES
-def test_a_job_waits_for_a_worker_that_has_its_key(stage: Stage, client: Rota) -> None:
-    serve(stage)
-    stranger = work(stage, ROTA_ENCRYPTION_KEYS=line(NEW))
+def test_a_job_waits_for_a_worker_that_has_its_key(system: System, client: Rota) -> None:
+    serve(system)
+    stranger = work(system, ROTA_ENCRYPTION_KEYS=line(NEW))
     waiting = client.tasks["double"].using(delivery="at_most_once").submit(4)
-    stage.until(lambda: waiting.state, lambda state: state is State.SCHEDULED)
+    system.until(lambda: waiting.state, lambda state: state is State.SCHEDULED)
     job = waiting.job
     assert (job.attempts, job.error) == (0, None)
-    assert "needs the key 'k1', which is not configured here" in stage.logs()
+    assert "needs the key 'k1', which is not configured here" in system.logs()
     stranger.terminate()
     stranger.wait()
-    work(stage)
-    stage.ask("POST", f"/v1/jobs/{waiting.id}/retry")
+    work(system)
+    system.ask("POST", f"/v1/jobs/{waiting.id}/retry")
     assert waiting.result(timeout=60) == 8
 
 
-def test_a_worker_without_keys_leaves_encrypted_jobs_alone_and_says_why(stage: Stage, client: Rota) -> None:
-    serve(stage)
-    work(stage, ROTA_ENCRYPTION_KEYS="")
+def test_a_worker_without_keys_leaves_encrypted_jobs_alone_and_says_why(system: System, client: Rota) -> None:
+    serve(system)
+    work(system, ROTA_ENCRYPTION_KEYS="")
     waiting = client.tasks["double"].submit(4)
-    stage.until(lambda: waiting.state, lambda state: state is State.SCHEDULED)
-    assert "this worker has no keys; set encryption_keys" in stage.logs()
+    system.until(lambda: waiting.state, lambda state: state is State.SCHEDULED)
+    assert "this worker has no keys; set encryption_keys" in system.logs()
 
 
-def test_a_payload_that_was_moved_to_another_job_is_a_dead_letter(stage: Stage, client: Rota) -> None:
-    serve(stage)
+def test_a_payload_that_was_moved_to_another_job_is_a_dead_letter(system: System, client: Rota) -> None:
+    serve(system)
     first, second = client.tasks["double"].submit(4), client.tasks["double"].submit(5)
-    with sqlite3.connect(stage.folder / stage.store) as connection:
+    with sqlite3.connect(system.folder / system.store) as connection:
         rows = connection.execute("SELECT id, payload FROM rota_job ORDER BY id").fetchall()
         connection.execute("UPDATE rota_job SET payload = ? WHERE id = ?", (rows[0][1], rows[1][0]))
     connection.close()
-    work(stage)
+    work(system)
     assert first.result(timeout=60) == 8
     with pytest.raises(JobFailed, match=r"DecryptionFailed: .*it was moved"):
         second.result(timeout=60)
-    assert stage.job(second.id)["reason"] == "permanent"
+    assert system.job(second.id)["reason"] == "permanent"
 
 
 def test_a_program_without_the_key_gets_an_error_that_names_it(
-    stage: Stage, client: Rota, monkeypatch: pytest.MonkeyPatch
+    system: System, client: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    serve(stage)
-    work(stage)
+    serve(system)
+    work(system)
     handle = client.tasks["double"].submit(4)
     assert handle.result(timeout=60) == 8
     for keys, message in (("", "no keys are configured here"), (line(NEW), "needs the key 'k1'")):
         monkeypatch.setenv("ROTA_ENCRYPTION_KEYS", keys)
-        other = Rota(stage.url)
+        other = Rota(system.url)
         try:
             with pytest.raises(KeyMissing, match=message):
                 other.get(handle.id).result(timeout=60)
@@ -224,27 +224,27 @@ def test_a_program_without_the_key_gets_an_error_that_names_it(
             other.close()
 
 
-def test_jobs_from_the_command_line_are_encrypted_too(stage: Stage) -> None:
-    serve(stage)
-    work(stage)
-    stage.told = {"ROTA_ENCRYPTION_KEYS": line(OLD)}
+def test_jobs_from_the_command_line_are_encrypted_too(system: System) -> None:
+    serve(system)
+    work(system)
+    system.variables = {"ROTA_ENCRYPTION_KEYS": line(OLD)}
     typed = ("submit", "--type", "keep", "--payload", f'["{CANARY}"]', "--key", "one")
-    assert CANARY in stage.rota(*typed, "--wait", "60s")
-    assert stage.rota(*typed) == stage.rota(*typed)
-    lines = stage.folder / "jobs.jsonl"
+    assert CANARY in system.rota(*typed, "--wait", "60s")
+    assert system.rota(*typed) == system.rota(*typed)
+    lines = system.folder / "jobs.jsonl"
     lines.write_text(f'{{"type": "keep", "payload": ["{CANARY}"]}}\n', encoding="utf-8")
-    stage.rota("submit", "--from", str(lines))
-    stage.rota("schedules", "create", "each", "--cron", "@every 1h", "--type", "keep", "--payload", f'["{CANARY}"]')
-    stage.rota("schedules", "run-now", "each")
-    stage.until(
-        lambda: stage.ask("GET", "/v1/jobs?type=keep")["items"],
+    system.rota("submit", "--from", str(lines))
+    system.rota("schedules", "create", "each", "--cron", "@every 1h", "--type", "keep", "--payload", f'["{CANARY}"]')
+    system.rota("schedules", "run-now", "each")
+    system.until(
+        lambda: system.ask("GET", "/v1/jobs?type=keep")["items"],
         lambda jobs: len(jobs) == 3 and all(job["status"] == "completed" for job in jobs),
     )
-    assert CANARY not in database_text(stage) + stage.logs()
+    assert CANARY not in database_text(system) + system.logs()
 
 
-def test_a_built_in_type_takes_an_encrypted_payload(stage: Stage) -> None:
-    serve(stage)
-    stage.told = WITH_KEY
-    stage.start("worker", environment=WITH_KEY)
-    assert CANARY in stage.rota("submit", "--type", "echo", "--payload", f'"{CANARY}"', "--wait", "60s")
+def test_a_built_in_type_takes_an_encrypted_payload(system: System) -> None:
+    serve(system)
+    system.variables = WITH_KEY
+    system.start("worker", environment=WITH_KEY)
+    assert CANARY in system.rota("submit", "--type", "echo", "--payload", f'"{CANARY}"', "--wait", "60s")

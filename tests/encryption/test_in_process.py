@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.staging import body_of, problem_of, staged
+from api.environment import api_environment, body_of, problem_of
 from encryption.test_cipher import NEW, OLD, cipher_of, line
 from rota import Rota, current
 from rota.core.envelope import is_encrypted
@@ -39,11 +39,11 @@ def app(tmp_path: Path) -> Iterator[Rota]:
     def write(text: str) -> str:
         connection = sqlite3.connect(path)
         try:
-            told = current().step("tell", lambda: text, tx=connection)
+            answer = current().step("tell", lambda: text, tx=connection)
             connection.commit()
         finally:
             connection.close()
-        return told
+        return answer
 
     yield one
     one.close()
@@ -71,8 +71,8 @@ def test_every_way_to_submit_encrypts_and_the_worker_of_the_app_decrypts(app: Ro
     assert CANARY not in stored(app)
     with app.run():
         assert [handle.result(timeout=60) for handle in handles] == [CANARY] * len(handles)
-        told = app.tasks["write"].submit(CANARY)
-        assert told.result(timeout=60) == CANARY
+        answer = app.tasks["write"].submit(CANARY)
+        assert answer.result(timeout=60) == CANARY
         assert CANARY not in stored(app)
     rows = connection.execute("SELECT outcome FROM rota_step").fetchall()
     connection.close()
@@ -100,8 +100,8 @@ def test_an_idempotency_key_is_recognised_across_a_rotation_in_a_transaction_too
 
 async def test_a_job_whose_id_is_taken_is_bound_to_another_one() -> None:
     cipher, fresh = cipher_of(OLD), iter([JobId(8), JobId(9)])
-    async with staged() as stage:
-        engine = stage.engine
+    async with api_environment() as env:
+        engine = env.engine
         await engine.submit([NewJob(JobId(7), "a", "1"), NewJob(JobId(8), "a", "2")])
         submit = encrypting_submit(engine.submit, cipher, lambda: next(fresh))
         answers: Sequence[Any] = await submit([NewJob(JobId(7), "a", '"mine"')])
@@ -112,20 +112,20 @@ async def test_a_job_whose_id_is_taken_is_bound_to_another_one() -> None:
 
 async def test_only_an_encrypted_job_brings_its_id_and_only_a_new_one() -> None:
     cipher = cipher_of(OLD)
-    async with staged() as stage:
-        now = int((await stage.engine.store.time()).timestamp() * 1000)
+    async with api_environment() as env:
+        now = int((await env.engine.store.time()).timestamp() * 1000)
         name = to_text(compose(now, 5))
         sealed = json.loads(cipher.encrypt("1", "payload", name))
-        refused = await stage.client.post("/v1/jobs", json={"id": name, "payload": 1})
+        refused = await env.client.post("/v1/jobs", json={"id": name, "payload": 1})
         assert "leave it out" in problem_of(refused, 422)["detail"]
-        old = await stage.client.post("/v1/jobs", json={"id": to_text(7), "payload": sealed})
+        old = await env.client.post("/v1/jobs", json={"id": to_text(7), "payload": sealed})
         assert "was not made now" in problem_of(old, 422)["detail"]
-        made = await stage.client.post("/v1/jobs", json={"id": name, "payload": sealed})
+        made = await env.client.post("/v1/jobs", json={"id": name, "payload": sealed})
         assert body_of(made, 201)["id"] == name
-        again = await stage.client.post("/v1/jobs", json={"id": name, "payload": sealed})
+        again = await env.client.post("/v1/jobs", json={"id": name, "payload": sealed})
         assert "another job has the id" in problem_of(again, 409)["detail"]
-        batch = await stage.client.post("/v1/jobs:batch", json={"jobs": [{"id": name, "payload": sealed}]})
+        batch = await env.client.post("/v1/jobs:batch", json={"jobs": [{"id": name, "payload": sealed}]})
         (item,) = body_of(batch)["items"]
         assert (item["status"], item["receipt"]) == (409, "id_taken")
-        cron = await stage.client.post("/v1/jobs", json={"id": name, "payload": sealed, "cron": "@every 1h"})
+        cron = await env.client.post("/v1/jobs", json={"id": name, "payload": sealed, "cron": "@every 1h"})
         problem_of(cron, 422)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from engine.staging import Bench, bench_in_memory
+from engine.environment import EngineEnvironment, engine_in_memory
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with bench_in_memory() as bench:
-        yield bench
+async def env() -> AsyncIterator[EngineEnvironment]:
+    async with engine_in_memory() as env:
+        yield env

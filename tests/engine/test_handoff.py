@@ -1,4 +1,4 @@
-"""Claims that wait, on a store that keeps them: how long they stay, where they are told, and when they give up."""
+"""Claims that wait, on a store that keeps them: how long they are kept, how they are woken, and when they end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from building import SECOND, claim, ids_of, new_job
-from engine.staging import Line, in_virtual_time
+from builders import SECOND, claim, ids_of, new_job
+from engine.environment import FaultyStore, in_virtual_time
 from rota.core.job import Job
 from rota.core.lease import NO_WAIT, Claim
 from rota.core.submission import NewJob
@@ -19,8 +19,8 @@ from rota.ports.store import Store
 from rota.ports.wakeup import ClaimTopic, Topic, Wake
 
 
-class Keeping(Line):
-    """A store that seems to keep claims, takes its time, and tells what it is told to."""
+class Keeping(FaultyStore):
+    """A store that seems to keep waiting claims, with a delay, and reports the topics that the test sets."""
 
     keeps_waiting_claims = True
     #: How long a claim takes.
@@ -30,7 +30,7 @@ class Keeping(Line):
         super().__init__(store)
         self.words: asyncio.Queue[Wake] = asyncio.Queue()
         self.asked: list[Claim] = []
-        #: What is at hand for who waits.
+        #: The jobs that are leased to waiting claims.
         self.at_hand: list[Job] = []
 
     def leased_meanwhile(self, _wanted: Claim) -> Sequence[Job]:
@@ -49,24 +49,24 @@ class Keeping(Line):
 class Place:
     """An engine on such a store."""
 
-    def __init__(self, engine: Engine, line: Keeping) -> None:
+    def __init__(self, engine: Engine, faulty_store: Keeping) -> None:
         self.engine = engine
-        self.line = line
+        self.faulty_store = faulty_store
 
     def ask(self, **fields: Any) -> asyncio.Task[Sequence[Job]]:  # noqa: ANN401 - a claim's
         wanted = claim(**{"claim_id": "question", "is_new": True, **fields})
         return asyncio.create_task(self.engine.claim(wanted, wait=5 * SECOND))
 
     async def put(self, *words: Topic) -> NewJob:
-        """Have somebody store a job, and tell these words of it."""
+        """Store a job as another process, and report these topics."""
         job = new_job()
-        await self.line._store.insert([job])
-        self.line.words.put_nowait(frozenset(words))
+        await self.faulty_store._store.insert([job])
+        self.faulty_store.words.put_nowait(frozenset(words))
         return job
 
 
 def played(act: Callable[[Place], Awaitable[None]]) -> None:
-    in_virtual_time(lambda engine, line: act(Place(engine, line)), Keeping)
+    in_virtual_time(lambda engine, faulty_store: act(Place(engine, faulty_store)), Keeping)
 
 
 def now() -> float:
@@ -77,9 +77,9 @@ def test_a_claim_says_how_much_longer_it_stays_each_time_it_is_asked() -> None:
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(2)
-        place.line.words.put_nowait({"default"})
+        place.faulty_store.words.put_nowait({"default"})
         assert not await waiting
-        assert [round(wanted.waits.total_seconds(), 3) for wanted in place.line.asked] == [5, 3]
+        assert [round(wanted.waits.total_seconds(), 3) for wanted in place.faulty_store.asked] == [5, 3]
 
     played(act)
 
@@ -100,10 +100,10 @@ def test_a_claim_takes_a_job_that_was_sent_with_the_wake_up_without_asking() -> 
         waiting = place.ask()
         await asyncio.sleep(1)
         job = await place.put()
-        place.line.at_hand = list(await place.line._store.claim(claim()))
-        place.line.words.put_nowait({ClaimTopic("question")})
+        place.faulty_store.at_hand = list(await place.faulty_store._store.claim(claim()))
+        place.faulty_store.words.put_nowait({ClaimTopic("question")})
         assert ids_of(await waiting) == [job.id]
-        assert len(place.line.asked) == 1
+        assert len(place.faulty_store.asked) == 1
 
     played(act)
 
@@ -114,7 +114,7 @@ def test_an_answer_to_another_wakes_nobody() -> None:
         await asyncio.sleep(1)
         await place.put(ClaimTopic("another question"))
         assert not await waiting
-        assert len(place.line.asked) == 1
+        assert len(place.faulty_store.asked) == 1
 
     played(act)
 
@@ -123,10 +123,10 @@ def test_a_claim_that_is_woken_all_the_time_gives_up_all_the_same() -> None:
     """A lease is counted from when the question was sent: what is found too late after that cannot be begun."""
 
     async def act(place: Place) -> None:
-        place.line.takes = 0.02
+        place.faulty_store.takes = 0.02
         waiting = place.ask()
         while not waiting.done():
-            place.line.words.put_nowait({"default"})
+            place.faulty_store.words.put_nowait({"default"})
             await asyncio.sleep(0.015)
         assert not await waiting
         assert now() == pytest.approx(5, abs=0.1)
@@ -137,8 +137,8 @@ def test_a_claim_that_is_woken_all_the_time_gives_up_all_the_same() -> None:
 @pytest.mark.parametrize("fields", [{"claim_id": None}, {}])
 def test_nobody_stays_without_a_name_or_where_claims_are_not_kept(fields: dict[str, Any]) -> None:
     async def act(place: Place) -> None:
-        place.line.keeps_waiting_claims = bool(fields)
+        place.faulty_store.keeps_waiting_claims = bool(fields)
         assert not await place.ask(**fields)
-        assert [wanted.waits for wanted in place.line.asked] == [NO_WAIT]
+        assert [wanted.waits for wanted in place.faulty_store.asked] == [NO_WAIT]
 
     played(act)

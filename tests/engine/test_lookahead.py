@@ -1,4 +1,4 @@
-"""Claims that wait and look ahead: when they ask the store, and for what. In virtual time, with nobody to promote."""
+"""Claims that wait and look ahead: when they query the store, and for what. In virtual time, without a promoter."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast
 
-from building import BASE, MINUTE, SECOND, claim, fresh_id, ids_of, new_job
-from engine.staging import Line, in_virtual_time
+from builders import BASE, MINUTE, SECOND, claim, fresh_id, ids_of, new_job
+from engine.environment import FaultyStore, in_virtual_time
 from rota.brokers.in_store import InStoreBroker
 from rota.core.job import Job
 from rota.core.lease import AHEAD
@@ -19,9 +19,9 @@ from rota.engine import Engine
 class Place:
     """An engine on a store whose clock is the loop's, and how tests speak to it."""
 
-    def __init__(self, engine: Engine, line: Line) -> None:
+    def __init__(self, engine: Engine, faulty_store: FaultyStore) -> None:
         self.engine = engine
-        self.line = line
+        self.faulty_store = faulty_store
 
     @staticmethod
     def seconds() -> float:
@@ -39,7 +39,7 @@ class Place:
 
 def played(act: Callable[[Place], Awaitable[None]], broker_type: type[InStoreBroker] = InStoreBroker) -> None:
     """Let a test happen in virtual time."""
-    in_virtual_time(lambda engine, line: act(Place(engine, line)), Line, broker_type)
+    in_virtual_time(lambda engine, faulty_store: act(Place(engine, faulty_store)), FaultyStore, broker_type)
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
@@ -76,10 +76,10 @@ def test_nothing_but_the_timetable_is_asked_for_while_nothing_comes_up() -> None
 
     async def act(place: Place) -> None:
         await place.submit(3600)
-        place.line.calls.clear()
+        place.faulty_store.calls.clear()
         assert not await place.ask(wait=60 * SECOND)
-        assert place.line.calls.count("claim") == 1
-        assert place.line.calls.count("timetable") <= 7
+        assert place.faulty_store.calls.count("claim") == 1
+        assert place.faulty_store.calls.count("timetable") <= 7
 
     played(act)
 
@@ -96,9 +96,9 @@ def test_what_a_scheduler_in_the_same_process_reads_is_not_read_again() -> None:
         looking = asyncio.create_task(looked_at_all_the_time(place))
         waiting = place.ask(wait=60 * SECOND)
         await asyncio.sleep(1)
-        place.line.calls.clear()
+        place.faulty_store.calls.clear()
         assert not await waiting
-        assert place.line.calls.count("timetable") <= 60 / 5, "the scheduler's looks, and no others"
+        assert place.faulty_store.calls.count("timetable") <= 60 / 5, "the scheduler's looks, and no others"
         await ended(looking)
 
     played(act)
@@ -110,7 +110,7 @@ def test_what_nobody_told_of_and_a_scheduler_has_read_is_claimed_ahead_too() -> 
         waiting = place.ask()
         await asyncio.sleep(1)
         job = new_job(run_at=BASE + 30 * SECOND)
-        await place.line.insert([job])
+        await place.faulty_store.insert([job])
         (held,) = await waiting
         assert held.id == job.id
         assert held.is_ahead
@@ -125,7 +125,7 @@ def test_a_look_that_was_made_before_a_job_was_written_does_not_hide_it() -> Non
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(1)
-        before = await place.line.timetable()
+        before = await place.faulty_store.timetable()
         job = await place.submit(10)
         await asyncio.sleep(2)
         place.engine.leases.lookahead.observe(before)
@@ -140,9 +140,9 @@ def test_a_look_that_was_made_before_a_job_was_written_does_not_hide_it() -> Non
 def test_a_claim_that_does_not_look_ahead_asks_for_no_timetable_and_gets_nothing_early() -> None:
     async def act(place: Place) -> None:
         await place.submit(10)
-        place.line.calls.clear()
+        place.faulty_store.calls.clear()
         assert not await place.ask(ahead=timedelta(0), wait=20 * SECOND)
-        assert "timetable" not in place.line.calls
+        assert "timetable" not in place.faulty_store.calls
 
     played(act)
 
@@ -154,7 +154,7 @@ def test_where_a_broker_hands_jobs_over_nothing_is_claimed_ahead() -> None:
     async def act(place: Place) -> None:
         await place.submit(10)
         assert not await place.ask(wait=20 * SECOND)
-        assert "timetable" not in place.line.calls
+        assert "timetable" not in place.faulty_store.calls
 
     played(act, Carrying)
 
@@ -163,11 +163,11 @@ def test_what_comes_up_for_others_keeps_nobody_busy() -> None:
     async def act(place: Place) -> None:
         for number in range(1, 1001):
             await place.submit(10 + number / 100, queue="other")
-        place.line.calls.clear()
+        place.faulty_store.calls.clear()
         assert not await place.ask(wait=20 * SECOND)
         # Ten seconds of jobs that come up one after the other.
-        assert place.line.calls.count("claim") <= 10 + 6
-        assert place.line.calls.count("timetable") <= 2 * 10 + 6
+        assert place.faulty_store.calls.count("claim") <= 10 + 6
+        assert place.faulty_store.calls.count("timetable") <= 2 * 10 + 6
 
     played(act)
 
@@ -180,8 +180,8 @@ def test_a_stream_of_jobs_for_others_costs_a_look_a_second() -> None:
             await asyncio.sleep(0.01)
             await place.engine.upkeep.promote(10)
         assert not await waiting
-        assert place.line.calls.count("claim") <= 20 + 6
-        assert place.line.calls.count("timetable") <= 3 * 20
+        assert place.faulty_store.calls.count("claim") <= 20 + 6
+        assert place.faulty_store.calls.count("timetable") <= 3 * 20
 
     played(act)
 
@@ -207,8 +207,8 @@ def test_what_nobody_promotes_is_looked_at_less_and_less_often() -> None:
     async def act(place: Place) -> None:
         await place.submit(1, queue="other")
         assert not await place.ask(wait=60 * SECOND)
-        assert place.line.calls.count("timetable") <= 60 + 10
-        assert place.line.calls.count("claim") <= 5
+        assert place.faulty_store.calls.count("timetable") <= 60 + 10
+        assert place.faulty_store.calls.count("claim") <= 5
 
     played(act)
 
@@ -220,8 +220,8 @@ def test_however_often_somebody_writes_into_the_timetable_it_is_read_ten_times_a
             await place.submit(3600 + number, queue="other")
             await asyncio.sleep(0.01)
         assert not await waiting
-        assert place.line.calls.count("timetable") <= 10 * 10 + 2
-        assert place.line.calls.count("claim") == 1
+        assert place.faulty_store.calls.count("timetable") <= 10 * 10 + 2
+        assert place.faulty_store.calls.count("claim") == 1
 
     played(act)
 
@@ -235,7 +235,7 @@ def test_one_after_the_other_is_claimed_ahead_with_half_the_lead_at_least() -> N
                 assert job.is_ahead
                 leads.append((job.run_at - BASE).total_seconds() - place.seconds())
         assert min(leads) > AHEAD.total_seconds() / 3
-        assert place.line.calls.count("claim") < len(jobs)
+        assert place.faulty_store.calls.count("claim") < len(jobs)
 
     played(act)
 
@@ -243,7 +243,7 @@ def test_one_after_the_other_is_claimed_ahead_with_half_the_lead_at_least() -> N
 def test_a_timetable_that_cannot_be_read_only_makes_jobs_late() -> None:
     async def act(place: Place) -> None:
         await place.submit(5)
-        place.line.cut("timetable")
+        place.faulty_store.cut("timetable")
         waiting = place.ask(wait=20 * SECOND)
         await asyncio.sleep(6)
         assert not waiting.done()
@@ -254,7 +254,7 @@ def test_a_timetable_that_cannot_be_read_only_makes_jobs_late() -> None:
 
 
 def test_a_question_that_is_repeated_may_look_ahead_again() -> None:
-    """Its first copy may still be on its way, and would bring jobs to nobody."""
+    """Its first copy may still be on its way, and would lease jobs that no worker receives."""
 
     async def act(place: Place) -> None:
         job = await place.submit(0.05)

@@ -1,4 +1,6 @@
-"""A job that is run again after the jobs before it were pruned: it is told so, and never runs with fewer results."""
+"""A job that is run again after the jobs before it were pruned: it fails with an error that says so, and never runs
+with fewer results.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from building import DAY, HOUR, ManualClock, after, claim, fresh_id, new_job
+from builders import DAY, HOUR, ManualClock, after, claim, fresh_id, new_job
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import InvalidRequest

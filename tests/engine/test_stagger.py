@@ -1,4 +1,4 @@
-"""Waiting claims that hear of a job with a number: one asks at once, the others later, and nothing is lost by it.
+"""Waiting claims that are woken for a single job: one is repeated at once, the others later, and no job is missed.
 
 In virtual time, with a store that tells what the test lets it tell.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from building import claim, fresh_id, ids_of, new_job
-from engine.staging import Line, in_virtual_time
+from builders import claim, fresh_id, ids_of, new_job
+from engine.environment import FaultyStore, in_virtual_time
 from rota.core.cluster import Rank
 from rota.core.lease import WorkerId
 from rota.engine import Engine
@@ -27,8 +27,8 @@ ADAS = SingleJob(4)
 LATER = pytest.approx(HEAD_START_SECONDS, abs=1e-4)
 
 
-class Telling(Line):
-    """A store that tells what it is told to, and notes who asks for work when."""
+class Telling(FaultyStore):
+    """A store that reports the topics that the test sets, and records when each worker claims."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -46,9 +46,9 @@ class Telling(Line):
 class Place:
     """Ada and Bob, who take the same jobs and wait for some."""
 
-    def __init__(self, engine: Engine, line: Telling) -> None:
+    def __init__(self, engine: Engine, faulty_store: Telling) -> None:
         self.engine = engine
-        self.line = line
+        self.faulty_store = faulty_store
 
     async def listen(self, *workers: WorkerId) -> list[asyncio.Task[Any]]:
         self.engine.leases.ranks = {ADA.boot: Rank(0, 2), BOB.boot: Rank(1, 2)}
@@ -57,18 +57,18 @@ class Place:
             for worker in workers
         ]
         await asyncio.sleep(1)
-        self.line.asked.clear()
+        self.faulty_store.asked.clear()
         return tasks
 
     async def tell(self, *words: Topic, jobs: int = 1) -> float:
-        """Let another process store jobs and tell of them; give when."""
-        await self.line._store.insert([new_job() for _ in range(jobs)])
-        self.line.words.put_nowait(frozenset(words))
+        """Store jobs as another process and report them; return when."""
+        await self.faulty_store._store.insert([new_job() for _ in range(jobs)])
+        self.faulty_store.words.put_nowait(frozenset(words))
         return asyncio.get_running_loop().time()
 
 
 def played(act: Callable[[Place], Awaitable[None]]) -> None:
-    in_virtual_time(lambda engine, line: act(Place(engine, line)), Telling)
+    in_virtual_time(lambda engine, faulty_store: act(Place(engine, faulty_store)), Telling)
 
 
 def test_whose_turn_it_is_asks_at_once_and_the_other_later() -> None:
@@ -77,7 +77,7 @@ def test_whose_turn_it_is_asks_at_once_and_the_other_later() -> None:
         told_at = await place.tell("default", ADAS)
         assert len(await adas) == 1
         await asyncio.sleep(1)
-        (first, at_once), (second, later) = place.line.asked
+        (first, at_once), (second, later) = place.faulty_store.asked
         assert (first, second) == ("ada", "bob")
         assert at_once == pytest.approx(told_at, abs=1e-4)
         assert later - told_at == LATER
@@ -110,7 +110,7 @@ def test_all_ask_at_once_where_it_may_be_more_than_one_job(words: tuple[str, ...
         tasks = await place.listen(ADA, BOB)
         told_at = await place.tell(*words, jobs=200)
         assert all(await asyncio.gather(*tasks))
-        assert [round(at - told_at, 3) for _, at in place.line.asked] == [0, 0]
+        assert [round(at - told_at, 3) for _, at in place.faulty_store.asked] == [0, 0]
 
     played(act)
 
@@ -120,7 +120,7 @@ def test_what_comes_while_somebody_lets_another_go_first_is_asked_for_at_once() 
         (bobs,) = await place.listen(BOB)
         told_at = await place.tell("default", ADAS)
         await asyncio.sleep(HEAD_START_SECONDS / 2)
-        place.line.words.put_nowait(frozenset({EVERY_QUEUE}))
+        place.faulty_store.words.put_nowait(frozenset({EVERY_QUEUE}))
         assert len(await bobs) == 1
         assert asyncio.get_running_loop().time() - told_at < HEAD_START_SECONDS
 
@@ -134,7 +134,7 @@ def test_those_who_come_later_ask_once_for_all_that_came_meanwhile() -> None:
         await asyncio.sleep(HEAD_START_SECONDS / 2)
         await place.tell("default", ADAS, jobs=0)
         await asyncio.sleep(1)
-        asked = [(name, at - told_at) for name, at in place.line.asked]
+        asked = [(name, at - told_at) for name, at in place.faulty_store.asked]
         assert [name for name, _ in asked] == ["ada", "ada", "bob"]
         assert asked[-1][1] == LATER
         assert not any(await asyncio.gather(adas, bobs))

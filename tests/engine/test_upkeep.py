@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from building import HOUR, MINUTE, ManualClock, at, claim, new_job, new_jobs
-from engine.staging import Bench
+from builders import HOUR, MINUTE, ManualClock, at, claim, new_job, new_jobs
+from engine.environment import EngineEnvironment
 from rota.core.ids import SEQUENCE_BITS
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
@@ -15,63 +15,63 @@ from rota.ports.store import Retention
 from rota.telemetry.events import JobsPromoted, JobsPruned, JobsSettled
 
 
-async def test_what_is_due_is_promoted_told_and_rung_for(bench: Bench) -> None:
-    await bench.submit(*new_jobs(2, queue="bulk", run_at=at(30)), new_job(queue="bulk", run_at=at(90)))
-    bench.clock.move(MINUTE)
-    assert await bench.rings_at("bulk", bench.engine.upkeep.promote(10))
-    (told,) = bench.told(JobsPromoted)
-    assert dict(told.queues) == {"bulk": 2}
+async def test_what_is_due_is_promoted_told_and_rung_for(env: EngineEnvironment) -> None:
+    await env.submit(*new_jobs(2, queue="bulk", run_at=at(30)), new_job(queue="bulk", run_at=at(90)))
+    env.clock.move(MINUTE)
+    assert await env.wakes("bulk", env.engine.upkeep.promote(10))
+    (event,) = env.events_of(JobsPromoted)
+    assert dict(event.queues) == {"bulk": 2}
 
 
-async def test_a_pass_promotes_no_more_than_its_limit(bench: Bench) -> None:
-    await bench.submit(*new_jobs(5, run_at=at(30)))
-    bench.clock.move(MINUTE)
-    assert [await bench.engine.upkeep.promote(2) for _ in range(4)] == [2, 2, 1, 0]
+async def test_a_pass_promotes_no_more_than_its_limit(env: EngineEnvironment) -> None:
+    await env.submit(*new_jobs(5, run_at=at(30)))
+    env.clock.move(MINUTE)
+    assert [await env.engine.upkeep.promote(2) for _ in range(4)] == [2, 2, 1, 0]
 
 
-async def test_nothing_due_is_no_event(bench: Bench) -> None:
-    await bench.submit(new_job(run_at=at(30)))
-    bench.events.clear()
-    assert await bench.engine.upkeep.promote(10) == 0
-    assert await bench.engine.upkeep.prune(Retention(), 10) == 0
-    assert bench.events == []
+async def test_nothing_due_is_no_event(env: EngineEnvironment) -> None:
+    await env.submit(new_job(run_at=at(30)))
+    env.events.clear()
+    assert await env.engine.upkeep.promote(10) == 0
+    assert await env.engine.upkeep.prune(Retention(), 10) == 0
+    assert env.events == []
 
 
-async def test_a_pass_prunes_no_more_than_its_limit_and_tells_how_many(bench: Bench) -> None:
-    for job in await bench.begin(*new_jobs(3)):
-        await bench.report(job, Succeeded())
-    bench.clock.move(HOUR)
+async def test_a_pass_prunes_no_more_than_its_limit_and_tells_how_many(env: EngineEnvironment) -> None:
+    for job in await env.begin(*new_jobs(3)):
+        await env.report(job, Succeeded())
+    env.clock.move(HOUR)
     retention = Retention(completed=MINUTE)
-    bench.events.clear()
-    assert [await bench.engine.upkeep.prune(retention, 2) for _ in range(3)] == [2, 1, 0]
-    assert [told.count for told in bench.told(JobsPruned)] == [2, 1]
+    env.events.clear()
+    assert [await env.engine.upkeep.prune(retention, 2) for _ in range(3)] == [2, 1, 0]
+    assert [event.count for event in env.events_of(JobsPruned)] == [2, 1]
 
 
-async def test_what_is_too_late_to_start_ends_and_is_told(bench: Bench) -> None:
+async def test_what_is_too_late_to_start_ends_and_is_told(env: EngineEnvironment) -> None:
     job, other = new_job(expires_at=at(30)), new_job()
-    await bench.submit(job, other)
-    bench.clock.move(MINUTE)
-    bench.events.clear()
-    assert await bench.engine.upkeep.expire(10) == 1
-    (told,) = bench.told(JobsSettled)
-    assert [one.job_id for one in told.settlements] == [job.id]
-    ended = await bench.look(job)
+    await env.submit(job, other)
+    env.clock.move(MINUTE)
+    env.events.clear()
+    assert await env.engine.upkeep.expire(10) == 1
+    (event,) = env.events_of(JobsSettled)
+    assert [one.job_id for one in event.settlements] == [job.id]
+    ended = await env.look(job)
     assert (ended.state, ended.reason) == (State.CANCELLED, Reason.EXPIRED)
 
 
-async def test_a_job_that_begins_while_it_is_found_too_late_runs(bench: Bench) -> None:
+async def test_a_job_that_begins_while_it_is_found_too_late_runs(env: EngineEnvironment) -> None:
     job = new_job(expires_at=at(30))
-    await bench.submit(job)
-    (held,) = await bench.engine.claim(claim())
-    bench.clock.move(MINUTE)
-    await bench.engine.upkeep.expire(10)
-    assert (await bench.look(held)).state is State.RUNNING
+    await env.submit(job)
+    (held,) = await env.engine.claim(claim())
+    env.clock.move(MINUTE)
+    await env.engine.upkeep.expire(10)
+    assert (await env.look(held)).state is State.RUNNING
 
 
-async def test_due_is_the_earliest_of_all_that_waits_for_its_time(bench: Bench) -> None:
-    assert (await bench.engine.upkeep.timetable()).first is None
-    await bench.submit(new_job(run_at=at(90)), new_job(run_at=at(30)))
-    assert (await bench.engine.upkeep.timetable()).first == at(30)
+async def test_due_is_the_earliest_of_all_that_waits_for_its_time(env: EngineEnvironment) -> None:
+    assert (await env.engine.upkeep.timetable()).first is None
+    await env.submit(new_job(run_at=at(90)), new_job(run_at=at(30)))
+    assert (await env.engine.upkeep.timetable()).first == at(30)
 
 
 def test_ids_grow_also_when_the_clock_steps_back() -> None:

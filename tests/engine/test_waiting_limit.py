@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import NamespaceFull
 from rota.engine.waiting_limit import WaitingLimit
 from rota.stores.sqlite import SqliteStore

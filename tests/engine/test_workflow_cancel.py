@@ -1,4 +1,4 @@
-"""Cancelling a workflow, while workers look for work after every write of the cancellation."""
+"""Cancelling a workflow, while workers claim after every write of the cancellation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from building import DAY, ManualClock, fresh_id, new_job
+from builders import DAY, ManualClock, fresh_id, new_job
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.brokers.in_store import InStoreBroker
 from rota.core.graph import NewNode, NodeParent, WorkflowId, WorkflowState, planned

@@ -53,7 +53,7 @@ def _free_port() -> int:
 
 
 async def livez(port: int, patience: float = 2.0) -> float | None:
-    """Ask for `/livez` on a new connection; give the seconds it took, or None without a good answer in time."""
+    """Request `/livez` on a new connection; return the seconds it took, or None without a good answer in time."""
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(patience):
@@ -82,7 +82,7 @@ class Seen:
 
 
 async def watch(target: Server, seconds: float, pause: float = 0.02) -> Seen:
-    """Ask for `/livez` again and again, and look at the server's memory each time."""
+    """Request `/livez` repeatedly, and read the server's memory each time."""
     seen = Seen()
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -53,7 +53,7 @@ async def trailers(port: int, seconds: float) -> None:
 
 
 async def readers(port: int, seconds: float) -> None:
-    """Fifteen connections ask for a large list and never read it."""
+    """Fifteen connections request a large list and never read it."""
 
     async def attack() -> None:
         connection = socket.socket()

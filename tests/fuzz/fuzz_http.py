@@ -1,4 +1,4 @@
-"""Send mutated HTTP requests, byte by byte, to a real API server, and hold the server to what it promises.
+"""Send mutated HTTP requests, byte by byte, to a real API server, and check the guarantees of the server.
 
     python -m fuzz.fuzz_http --seconds 180 --seed 1
     python -m fuzz.fuzz_http --seed 1 --case 4711      sends that one case, and shows it with its answer
@@ -131,7 +131,7 @@ async def replay(seed: int, number: int) -> None:
 
 
 def main() -> int:
-    """Run as a script; 1 if a promise was broken."""
+    """Run as a script; 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--seed", type=int, default=1)

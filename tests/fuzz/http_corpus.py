@@ -72,7 +72,7 @@ _MOST_BYTES: Final = 400_000
 
 
 def case_of(seed: int, number: int) -> list[bytes]:
-    """Give the parts that are sent one after the other on one connection."""
+    """Return the parts that are sent one after the other on one connection."""
     rng = Random(f"{seed}/{number}")
     data = rng.choice(CORPUS)
     for _ in range(rng.choice((0, 1, 1, 2, 3, 5, 8))):

@@ -1,4 +1,4 @@
-"""Counters of what a hot path does: exact, so that they say the same on every machine and at every load.
+"""Counters of the operations of a hot path: exact, so that they are equal on every machine and under every load.
 
 - `Instructions`: bytecode instructions of Python, in our own code and whatever it calls, but not in the event loop,
   which turns as often as it pleases, nor in the tests. They differ between minor versions of Python.
@@ -99,7 +99,7 @@ class SqliteSteps:
 
 
 class PostgresQueries:
-    """Counts statements of a store, and the transactions that they make; nobody else may use one meanwhile."""
+    """Counts statements of a store, and the transactions that they make; nothing else may use one meanwhile."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._database = store._database
@@ -143,7 +143,7 @@ class PostgresQueries:
 
 
 class MariadbQuestions:
-    """Counts what a server has been asked by everyone; nobody else may use it meanwhile."""
+    """Counts all statements of a server; nothing else may use it meanwhile."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -153,7 +153,7 @@ class MariadbQuestions:
         try:
             own = {"statements": 1, "commits": 0}
             before = await _status(connection)
-            # Whoever has just said goodbye may be counted a moment later, as one who asks.
+            # A connection that was just closed may be counted a moment later.
             while _difference(before, before := await _status(connection)) != own:
                 pass
             await act()

@@ -1,4 +1,4 @@
-"""The hot paths, walked with a counter in hand."""
+"""The hot paths, run under the counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
-from building import ManualClock
+from builders import ManualClock
 from guard.counting import Act, Counter, Counts, Instructions, MariadbQuestions, PostgresQueries, SqliteSteps
 from rota import Rota
 from rota.api import create_app
@@ -100,7 +100,7 @@ class _Uncounted:
 
 
 async def store_figures(name: str) -> Figures:
-    """Count what a store is asked to do. The same for every version of Python."""
+    """Count the statements of a store. The same for every version of Python."""
     match name:
         case "sqlite":
             steps = SqliteSteps()

@@ -1,4 +1,4 @@
-"""The table of expected figures, and how what is seen is held against it."""
+"""The table of expected figures, and its comparison with measured ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RENEW: Final = "if this is meant, `make guard` writes the table anew: commit it,
 
 
 def python_version() -> str:
-    """Give the part of the table that holds for this Python: bytecode differs between minor versions."""
+    """Return the part of the table that holds for this Python: bytecode differs between minor versions."""
     return f"python {sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -36,7 +36,7 @@ def write(part: str, figures: Figures, file: Path = FILE) -> None:
 
 
 def complaints(table: Figures, seen: Figures) -> list[str]:
-    """Say what has grown beyond the margin, or is not in the table; a line for each."""
+    """Return what has grown beyond the margin, or is not in the table; a line for each."""
     lines = []
     for name, count in seen.items():
         before = table.get(name)
@@ -49,5 +49,5 @@ def complaints(table: Figures, seen: Figures) -> list[str]:
 
 
 def gone(table: Figures, seen: Figures, prefix: str) -> list[str]:
-    """Name the figures of a prefix that are in the table and that nobody measures any more."""
+    """Name the figures of a prefix that are in the table and are not measured any more."""
     return [name for name in table if name.startswith(prefix) and name not in seen]

@@ -1,4 +1,4 @@
-"""What the hot paths do has not grown: counted exactly, never timed, and held against a table that is committed."""
+"""Costs of the hot paths have not grown: counted exactly, not timed, and compared with a committed table."""
 
 from __future__ import annotations
 

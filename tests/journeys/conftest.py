@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from servers.databases import empty_database
 from servers.etcd import shared_cluster
 from servers.pgbouncer import shared_pooler
@@ -16,11 +16,11 @@ from servers.valkey import shared_valkey
 
 
 @pytest.fixture
-def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Give a stage on the store that a test asks for, or on a SQLite file."""
+def system(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[System]:
+    """Open a system on the store that a test names, or on a SQLite file."""
     kind = getattr(request, "param", "sqlite")
     if kind == "sqlite":
-        with staged(tmp_path) as one:
+        with open_system(tmp_path) as one:
             yield one
         return
     lent: AbstractAsyncContextManager[str] = (
@@ -28,10 +28,10 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     )
     with asyncio.Runner() as runner:
         url = runner.run(lent.__aenter__())
-        with staged(tmp_path, shared_pooler().dsn(url) if kind == "pgbouncer" else url) as one:
+        with open_system(tmp_path, shared_pooler().dsn(url) if kind == "pgbouncer" else url) as one:
             if kind == "cluster":
                 # One server of each for all tests of this process: a name of its own keeps a test apart.
-                one.told = {
+                one.variables = {
                     "REDIS_URL": shared_valkey().url,
                     "REDIS_STREAM_NAME": f"journey-{one.port}",
                     "ROTA_COORDINATOR": f"etcd://{shared_cluster().endpoints}/journey-{one.port}",

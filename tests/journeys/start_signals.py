@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 
 ROLES = ("standalone", "api", "scheduler", "worker", "store worker")
 GRACE_SECONDS = 5
@@ -53,19 +53,19 @@ class Ending:
         return self.code == 0
 
 
-def arguments(role: str, stage: Stage) -> list[str]:
+def arguments(role: str, system: System) -> list[str]:
     common = ["--drain-timeout", str(GRACE_SECONDS)]
     match role:
         case "worker":
-            return ["worker", "--api-url", stage.url, *common]
+            return ["worker", "--api-url", system.url, *common]
         case "store worker":
-            return ["worker", "--store", stage.store, *common]
+            return ["worker", "--store", system.store, *common]
         case _:
-            return [role, "--port", "0", "--store", stage.store, *(common if role == "standalone" else [])]
+            return [role, "--port", "0", "--store", system.store, *(common if role == "standalone" else [])]
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    """Give the CPU time that a process has used, in seconds; without /proc no signal waits for it."""
+    """Return the CPU time that a process has used, in seconds; without /proc no signal waits for it."""
     try:
         fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except FileNotFoundError:
@@ -85,9 +85,9 @@ def wait_for(process: subprocess.Popen[bytes], cpu: float) -> float:
     return used
 
 
-def signalled(stage: Stage, role: str, after: float, number: signal.Signals) -> Ending:
+def signalled(system: System, role: str, after: float, number: signal.Signals) -> Ending:
     """Start a process, signal it when it has used some CPU time, and see how it ends."""
-    process = stage.start(*arguments(role, stage))
+    process = system.start(*arguments(role, system))
     used = wait_for(process, after)
     process.send_signal(number)
     sent = time.monotonic()
@@ -98,31 +98,31 @@ def signalled(stage: Stage, role: str, after: float, number: signal.Signals) -> 
         code = None
         process.kill()
         process.wait()
-    stage.started.remove(process)
+    system.started.remove(process)
     return Ending(role, used, number, code, time.monotonic() - sent)
 
 
-def start_seconds(stage: Stage) -> float:
+def start_seconds(system: System) -> float:
     """Measure how much CPU time a standalone process takes until it works."""
-    process = stage.start("standalone", "--port", str(stage.port), "--store", stage.store)
-    stage.until_up()
+    process = system.start("standalone", "--port", str(system.port), "--store", system.store)
+    system.until_up()
     taken = cpu_seconds(process)
     process.send_signal(signal.SIGTERM)
     process.wait()
-    stage.started.remove(process)
+    system.started.remove(process)
     return taken
 
 
-def sweep(stage: Stage, count: int, roles: Sequence[str] = ROLES) -> list[Ending]:
+def sweep(system: System, count: int, roles: Sequence[str] = ROLES) -> list[Ending]:
     """Spread signals over the start-up of every role, and a little beyond."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As in a shell's background job. Processes that are started inherit this, and Python heeds no SIGINT then.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    longest = start_seconds(stage) * 1.2
+    longest = start_seconds(system) * 1.2
     numbers = (signal.SIGTERM, signal.SIGINT)
     rounds = max(count // len(roles), 1)
     return [
-        signalled(stage, role, longest * place / rounds, numbers[place % 2 if rounds > 1 else 0])
+        signalled(system, role, longest * place / rounds, numbers[place % 2 if rounds > 1 else 0])
         for place in range(rounds)
         for role in roles
     ]
@@ -130,8 +130,8 @@ def sweep(stage: Stage, count: int, roles: Sequence[str] = ROLES) -> list[Ending
 
 def main() -> None:
     """Sweep, and print what came of it."""
-    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
-        endings = sweep(stage, int(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as folder, open_system(Path(folder)) as system:
+        endings = sweep(system, int(sys.argv[1]))
         for role in ROLES:
             own = [one for one in endings if one.role == role]
             codes = Counter(one.code for one in own)

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota.api.auth import PUBLIC_PATHS
 from rota.api.router import Route
 from rota.api.routes import ROUTES
 from rota.core.access import QUEUE_ACTIONS, ROLES, Action, secret_of
-from servers.housing import free_port
+from servers.private_server import free_port
 
 ROOT = "0123456789abcdef0123456789abcdef"
-ON_STORES = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+ON_STORES = pytest.mark.parametrize("system", ["sqlite", "postgres", "mariadb"], indirect=True)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 WRONG = secret_of("aaaaaaaa", "b" * 32)
 
@@ -107,29 +107,29 @@ def tricks(path: str) -> Iterator[str]:
     yield re.sub("(?<=/)([a-z])", lambda match: f"%{ord(match[1]):02x}", path, count=1)
 
 
-def guarded(stage: Stage, port: int) -> None:
-    stage.start(
-        "api", "--store", stage.store, "--port", str(port), "--behind-proxy", "127.0.0.1",
+def guarded(system: System, port: int) -> None:
+    system.start(
+        "api", "--store", system.store, "--port", str(port), "--behind-proxy", "127.0.0.1",
         environment={"ROTA_TOKEN": ROOT},
     )  # fmt: skip
 
 
 @ON_STORES
-def test_every_route_opens_as_declared_to_tokens_that_the_command_made(stage: Stage) -> None:
-    stage.told["ROTA_TOKEN"] = ROOT
-    guarded(stage, stage.port)
-    stage.until_up()
+def test_every_route_opens_as_declared_to_tokens_that_the_command_made(system: System) -> None:
+    system.variables["ROTA_TOKEN"] = ROOT
+    guarded(system, system.port)
+    system.until_up()
 
     def create(name: str, *flags: str) -> str:
-        return stage.rota("token", "create", name, *flags).strip()
+        return system.rota("token", "create", name, *flags).strip()
 
     by_role = {role: create(role, "--role", role) for role in ROLES}
     expired = create("expired", "--role", "admin", "--expires", "1s")
     revoked = create("revoked", "--role", "admin")
-    stage.rota("token", "revoke", "revoked", "--yes")
+    system.rota("token", "revoke", "revoked", "--yes")
     elsewhere = create("elsewhere", "--role", "admin", "--queues", "elsewhere")
-    caller = Caller(stage.port)
-    stage.until(lambda: caller.status("GET", "/v1/jobs", expired), lambda status: status == 401)
+    caller = Caller(system.port)
+    system.until(lambda: caller.status("GET", "/v1/jobs", expired), lambda status: status == 401)
     for route in ROUTES:
         where, path, is_open = f"{route.method} {route.path}", path_of(route), route.path in PUBLIC_PATHS
         for token in (None, WRONG, "hush", "", expired, revoked):
@@ -150,14 +150,14 @@ def test_every_route_opens_as_declared_to_tokens_that_the_command_made(stage: St
 
 
 @ON_STORES
-def test_a_revoked_token_is_refused_by_every_api_process_within_five_seconds(stage: Stage) -> None:
-    stage.told["ROTA_TOKEN"] = ROOT
+def test_a_revoked_token_is_refused_by_every_api_process_within_five_seconds(system: System) -> None:
+    system.variables["ROTA_TOKEN"] = ROOT
     other = free_port()
-    for port in (stage.port, other):
-        guarded(stage, port)
-    stage.until_up()
-    callers = [Caller(stage.port), Caller(other)]
-    token = stage.rota("token", "create", "ci", "--role", "viewer").strip()
+    for port in (system.port, other):
+        guarded(system, port)
+    system.until_up()
+    callers = [Caller(system.port), Caller(other)]
+    token = system.rota("token", "create", "ci", "--role", "viewer").strip()
 
     def ask(caller: Caller) -> int:
         try:
@@ -166,12 +166,12 @@ def test_a_revoked_token_is_refused_by_every_api_process_within_five_seconds(sta
             return 0
 
     for caller in callers:
-        stage.until(lambda caller=caller: ask(caller), lambda status: status == 200)  # type: ignore[misc]
-    streams = [Stream(port, token) for port in (stage.port, other)]
-    stage.ask("DELETE", "/v1/tokens/ci", Authorization=f"Bearer {ROOT}")
+        system.until(lambda caller=caller: ask(caller), lambda status: status == 200)  # type: ignore[misc]
+    streams = [Stream(port, token) for port in (system.port, other)]
+    system.ask("DELETE", "/v1/tokens/ci", Authorization=f"Bearer {ROOT}")
     revoked_at = time.monotonic()
     for caller in callers:
-        stage.until(lambda caller=caller: caller.status("GET", "/v1/jobs", token), lambda status: status == 401)  # type: ignore[misc]
+        system.until(lambda caller=caller: caller.status("GET", "/v1/jobs", token), lambda status: status == 401)  # type: ignore[misc]
         caller.close()
     for stream in streams:
         assert stream.ended() - revoked_at <= 5.0
@@ -183,15 +183,15 @@ BURSTS = 10
 CALLS = 200
 
 
-def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage: Stage) -> None:
+def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(system: System) -> None:
     """Wrong tokens of the right form from 100 addresses, while a good client goes on."""
-    stage.told["ROTA_TOKEN"] = ROOT
-    guarded(stage, stage.port)
-    stage.until_up()
-    token = stage.rota("token", "create", "good", "--role", "viewer").strip()
+    system.variables["ROTA_TOKEN"] = ROOT
+    guarded(system, system.port)
+    system.until_up()
+    token = system.rota("token", "create", "good", "--role", "viewer").strip()
 
     def good() -> list[float]:
-        caller, times = Caller(stage.port), []
+        caller, times = Caller(system.port), []
         for _ in range(CALLS):
             begun = time.perf_counter()
             assert caller.status("GET", "/v1/queues", token) == 200
@@ -210,7 +210,7 @@ def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage
         alone.append(p99(good()))
         # A process of its own: in a thread, the flood would slow the good client down by Python's lock.
         flooding = subprocess.Popen(
-            [sys.executable, "-m", "journeys.flood", str(stage.port), str(FLOOD // BURSTS)],
+            [sys.executable, "-m", "journeys.flood", str(system.port), str(FLOOD // BURSTS)],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -226,11 +226,11 @@ def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage
         statuses.update(json.loads(flooding.communicate()[0]))
     assert statuses.total() == FLOOD
     assert set(statuses) == {"401", "429"}
-    log = stage.logs()
+    log = system.logs()
     assert log.count("\n") < 40, log
     assert "rota_aaaa" not in log
     request = urllib.request.Request(  # noqa: S310 - our own server
-        f"{stage.url}/metrics", headers={"Authorization": f"Bearer {ROOT}", "Accept": "text/plain"}
+        f"{system.url}/metrics", headers={"Authorization": f"Bearer {ROOT}", "Accept": "text/plain"}
     )
     with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - our own server
         counted = response.read().decode().splitlines()
@@ -240,14 +240,14 @@ def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage
     assert statistics.median(beside) <= 2 * statistics.median(alone) + 0.001, (alone, beside)
 
 
-def test_a_wrong_password_is_limited_in_a_real_process(stage: Stage) -> None:
-    stage.told["ROTA_TOKEN"] = ROOT
-    guarded(stage, stage.port)
-    stage.until_up()
+def test_a_wrong_password_is_limited_in_a_real_process(system: System) -> None:
+    system.variables["ROTA_TOKEN"] = ROOT
+    guarded(system, system.port)
+    system.until_up()
     statuses = []
     for _ in range(12):
         try:
-            stage.ask("POST", "/v1/session", {"user": "ada", "password": "x" * 12})
+            system.ask("POST", "/v1/session", {"user": "ada", "password": "x" * 12})
         except urllib.error.HTTPError as error:
             statuses.append(error.code)
     assert statuses == [401] * 10 + [429] * 2

@@ -17,7 +17,7 @@ import asyncmy
 import asyncpg
 import pytest
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from servers.databases import empty_database
 from servers.etcd import shared_cluster
 from servers.postgres import migrated_database, shared_server
@@ -28,35 +28,35 @@ LOST = 6
 
 
 def _most_seconds() -> float:
-    """Say how long a fault may stay unseen, and a repair; on a machine with far more to do than it can, longer."""
+    """Return how long a fault may stay unseen, and a repair; on a machine with far more to do than it can, longer."""
     return 15.0 if os.getloadavg()[0] < 3 * (os.cpu_count() or 1) else 30.0
 
 
 class Deployment:
     """Processes on a store."""
 
-    def __init__(self, stage: Stage, direct: str) -> None:
-        self.stage, self.direct = stage, direct
+    def __init__(self, system: System, direct: str) -> None:
+        self.system, self.direct = system, direct
 
     def start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
-        return self.stage.start(role, "--store", self.stage.store, *flags)
+        return self.system.start(role, "--store", self.system.store, *flags)
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         return self.start("worker", "--queues", "default", "--worker-id", "w1")
 
     def codes(self) -> set[str]:
-        return {item["code"] for item in self.stage.ask("GET", "/v1/attention")["items"]}
+        return {item["code"] for item in self.system.ask("GET", "/v1/attention")["items"]}
 
     def names(self, *codes: str) -> None:
         """Wait until these codes are there."""
 
-        self.stage.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
+        self.system.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
 
     def names_no_more(self, *codes: str) -> None:
-        self.stage.until(self.codes, lambda found: not found & set(codes), seconds=_most_seconds())
+        self.system.until(self.codes, lambda found: not found & set(codes), seconds=_most_seconds())
 
     def submit(self, count: int = 1, **job: object) -> None:
-        self.stage.ask("POST", "/v1/jobs:batch", {"jobs": [job] * count})
+        self.system.ask("POST", "/v1/jobs:batch", {"jobs": [job] * count})
 
     def claim(self, count: int, lease: float = 60) -> list[dict[str, Any]]:
         """Submit jobs and take them over HTTP."""
@@ -64,7 +64,7 @@ class Deployment:
         claim = {"worker_id": "ada", "boot_id": "boot", "max": count, "queues": ["side"], "wait": 10, "lease": lease}
         jobs: list[dict[str, Any]] = []
         while len(jobs) < count:
-            jobs += self.stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+            jobs += self.system.ask("POST", "/v1/leases:claim", claim)["jobs"]
         return jobs
 
     def kill_jobs(self, count: int) -> None:
@@ -72,14 +72,14 @@ class Deployment:
         jobs = self.claim(count)
         error = {"kind": "OSError", "message": "disk full"}
         reports = [{"id": job["id"], "fence": job["fence"], "outcome": "failed", "error": error} for job in jobs]
-        self.stage.ask("POST", "/v1/leases:settle", {"reports": reports})
+        self.system.ask("POST", "/v1/leases:settle", {"reports": reports})
 
 
 class Cluster(Deployment):
     """The same with etcd and Redis Streams beside it, each behind a proxy."""
 
-    def __init__(self, stage: Stage, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
-        super().__init__(stage, direct)
+    def __init__(self, system: System, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
+        super().__init__(system, direct)
         self.store, self.etcd, self.redis = store, etcd, redis
 
 
@@ -98,21 +98,21 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Clust
             url = proxy.through(direct)
         etcd = stack.enter_context(Proxy(node.nodes[0].client_port))
         redis = stack.enter_context(Proxy(valkey.port))
-        stage = stack.enter_context(staged(tmp_path, url))
-        stage.told = {
+        system = stack.enter_context(open_system(tmp_path, url))
+        system.variables = {
             "REDIS_URL": redis.through(valkey.url),
-            "REDIS_STREAM_NAME": f"attention-{stage.port}",
-            "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{stage.port}",
+            "REDIS_STREAM_NAME": f"attention-{system.port}",
+            "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{system.port}",
         }
-        yield Cluster(stage, direct, proxy, etcd, redis)
+        yield Cluster(system, direct, proxy, etcd, redis)
         if lent is not None:
             runner.run(lent.__aexit__(None, None, None))
 
 
 def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) -> None:
-    stage = deployment.stage
-    deployment.start("api", "--port", str(stage.port))
-    stage.until_up()
+    system = deployment.system
+    deployment.start("api", "--port", str(system.port))
+    system.until_up()
     deployment.submit(type="echo", queue="mail")
     deployment.names("no_scheduler", "no_worker_for_queue")
 
@@ -120,7 +120,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) 
     deployment.start("worker", "--queues", "mail", "--worker-id", "w2")
     deployment.submit(type="nobody")
     # The processes must have started first, which takes as long as it takes.
-    stage.until(deployment.codes, lambda found: found == {"no_worker_for_type"})
+    system.until(deployment.codes, lambda found: found == {"no_worker_for_type"})
 
     with writes_blocked(deployment):
         deployment.names("store_not_writable")
@@ -134,7 +134,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) 
 
     # Faults that do not hide each other, at the same time: each has its 15 s from here.
     os.killpg(worker.pid, signal.SIGKILL)
-    # A host that is gone: nobody renews these leases, and nobody hands them back.
+    # A host that is lost: these leases are neither renewed nor handed back.
     deployment.claim(LOST, lease=1)
     deployment.kill_jobs(12)
     deployment.etcd.reset()
@@ -143,7 +143,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) 
     deployment.etcd.forward()
     deployment.redis.forward()
     deployment.start_worker()
-    stage.ask("POST", "/v1/operations", {"action": "delete", "q": "status:dead"})
+    system.ask("POST", "/v1/operations", {"action": "delete", "q": "status:dead"})
     deployment.names_no_more("coordinator_down", "broker_down", "no_leader", "worker_stale", "dead_growing")
 
     os.killpg(scheduler.pid, signal.SIGSTOP)
@@ -153,17 +153,17 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) 
 
     if deployment.store is None:
         # A process that has lost its file stops using it for good: it must be started again.
-        for path in stage.folder.glob(f"{stage.store}*"):
+        for path in system.folder.glob(f"{system.store}*"):
             path.rename(path.with_name(f"moved-{path.name}"))
         deployment.names("store_unavailable")
 
 
 @contextmanager
 def writes_blocked(deployment: Cluster) -> Iterator[None]:
-    """Let no process write that it is alive, as a lock that someone has forgotten does. Reads still work."""
-    stage = deployment.stage
+    """Block all heartbeats, as a forgotten lock does. Reads still work."""
+    system = deployment.system
     if deployment.store is None:
-        other = sqlite3.connect(stage.folder / stage.store, isolation_level=None)
+        other = sqlite3.connect(system.folder / system.store, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -212,58 +212,58 @@ def plain(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment
         lent = empty_database() if request.param == "mariadb" else migrated_database(shared_server())
     with ExitStack() as stack, asyncio.Runner() as runner:
         url = "rota.db" if lent is None else runner.run(lent.__aenter__())
-        stage = stack.enter_context(staged(tmp_path, url))
+        system = stack.enter_context(open_system(tmp_path, url))
         (tmp_path / "plain_tasks.py").write_text(PLAIN_TASKS)
-        yield Deployment(stage, url)
+        yield Deployment(system, url)
         if lent is not None:
             runner.run(lent.__aexit__(None, None, None))
 
 
 def test_faults_of_operators_handlers_and_tables_are_named_in_time_and_so_is_their_repair(plain: Deployment) -> None:
-    stage = plain.stage
-    plain.start("api", "--port", str(stage.port))
-    stage.until_up()
+    system = plain.system
+    plain.start("api", "--port", str(system.port))
+    system.until_up()
     scheduler = plain.start("scheduler")
     worker = plain.start("worker", "--app", "plain_tasks:app", "--queues", "default", "--worker-id", "w1")
-    stage.until(lambda: stage.ask("GET", "/v1/workers")["items"], bool)
+    system.until(lambda: system.ask("GET", "/v1/workers")["items"], bool)
     rule = {"cron": "@yearly", "job": {"type": "echo"}}
     for name in ("late", "paused"):
-        stage.ask("POST", "/v1/schedules", {"name": name, **rule})
-    stage.until(plain.codes, lambda found: found == set())
+        system.ask("POST", "/v1/schedules", {"name": name, **rule})
+    system.until(plain.codes, lambda found: found == set())
 
     other = {"worker_id": "old", "boot_id": "old", "queues": ["default"], "types": [], "slots": 1, "version": "0.0.1"}
-    stage.ask("POST", "/v1/workers:beat", {"workers": [other]})
+    system.ask("POST", "/v1/workers:beat", {"workers": [other]})
     plain.names("version_skew")
-    stage.ask("POST", "/v1/workers:leave", {"boot_ids": ["old"]})
+    system.ask("POST", "/v1/workers:leave", {"boot_ids": ["old"]})
     plain.names_no_more("version_skew")
 
     # What operators did, and a database from an older copy: each has its 15 s from here.
-    stage.ask("POST", "/v1/queues/default/pause", {"reason": "drill"})
+    system.ask("POST", "/v1/queues/default/pause", {"reason": "drill"})
     plain.submit(type="unknown")
-    stage.ask("POST", "/v1/limits/task:echo/close", {"reason": "drill"})
+    system.ask("POST", "/v1/limits/task:echo/close", {"reason": "drill"})
     plain.submit(type="echo")
-    stage.ask("POST", "/v1/jobs", {"type": "guarded", "queue": "side", "breaker": "bank"})
-    stage.ask("POST", "/v1/breakers/bank/open", {"reason": "drill"})
-    stage.ask("POST", "/v1/schedules/paused/pause", {"reason": "drill"})
+    system.ask("POST", "/v1/jobs", {"type": "guarded", "queue": "side", "breaker": "bank"})
+    system.ask("POST", "/v1/breakers/bank/open", {"reason": "drill"})
+    system.ask("POST", "/v1/schedules/paused/pause", {"reason": "drill"})
     run(plain, "UPDATE rota_schedule SET paused_at = paused_at - 691200000000 WHERE name = 'paused'")
     run(plain, "UPDATE rota_migration SET number = number + 100 WHERE number = 1")
     plain.names(
         "queue_paused_with_backlog", "limit_closed", "breaker_open", "schedule_paused_long", "migration_pending",
         "schema_too_new",
     )  # fmt: skip
-    stage.ask("POST", "/v1/queues/default/resume")
-    stage.ask("POST", "/v1/limits/task:echo/open")
-    stage.ask("POST", "/v1/breakers/bank/close", {"reason": "repaired"})
-    stage.ask("POST", "/v1/schedules/paused/resume")
+    system.ask("POST", "/v1/queues/default/resume")
+    system.ask("POST", "/v1/limits/task:echo/open")
+    system.ask("POST", "/v1/breakers/bank/close", {"reason": "repaired"})
+    system.ask("POST", "/v1/schedules/paused/resume")
     run(plain, "UPDATE rota_migration SET number = number - 100 WHERE number = 101")
-    stage.ask("POST", "/v1/operations", {"action": "cancel", "q": "type:unknown,guarded"})
+    system.ask("POST", "/v1/operations", {"action": "cancel", "q": "type:unknown,guarded"})
     plain.names_no_more(
         "queue_paused_with_backlog", "limit_closed", "breaker_open", "schedule_paused_long", "migration_pending",
         "schema_too_new",
     )  # fmt: skip
 
     plain.submit(type="stubborn")
-    stage.until(lambda: stage.ask("GET", "/v1/jobs?status=dead")["items"], bool)
+    system.until(lambda: system.ask("GET", "/v1/jobs?status=dead")["items"], bool)
     plain.names("threads_left_behind")
     os.killpg(worker.pid, signal.SIGKILL)
     plain.start("worker", "--app", "plain_tasks:app", "--queues", "default", "--worker-id", "w1")
@@ -280,7 +280,7 @@ def run(plain: Deployment, text: str) -> None:
     """Run a statement on the database, beside Rota."""
     url = plain.direct
     if "://" not in url:
-        connection = sqlite3.connect(plain.stage.folder / url, isolation_level=None, timeout=30)
+        connection = sqlite3.connect(plain.system.folder / url, isolation_level=None, timeout=30)
         connection.execute(text)
         connection.close()
         return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from journeys.stage import staged
+from journeys.system import open_system
 from proofs.breaker import Scale, prove
 
 
 def test_few_calls_reach_a_dependency_that_is_down_and_all_jobs_complete(tmp_path: Path) -> None:
-    with staged(tmp_path, "breaker.db") as stage:
-        prove(stage, Scale(down_seconds=4, open_seconds=1, jobs_per_second=12))
+    with open_system(tmp_path, "breaker.db") as system:
+        prove(system, Scale(down_seconds=4, open_seconds=1, jobs_per_second=12))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from journeys.stage import Stage, staged
-from proofs.cast import alive
+from journeys.system import System, open_system
+from proofs.processes import alive
 from servers import mariadb, postgres
 from servers.clock_shim import ClockShim, clock_shim
 
@@ -32,12 +32,12 @@ def clock() -> Iterator[ClockShim]:
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def stage(request: pytest.FixtureRequest, tmp_path: Path, clock: ClockShim) -> Iterator[Stage]:
-    """A stage on a store whose clock is the shim's: that of the server, or of all processes on a file."""
+def system(request: pytest.FixtureRequest, tmp_path: Path, clock: ClockShim) -> Iterator[System]:
+    """A system on a store whose clock is the shim's: that of the server, or of all processes on a file."""
     with ExitStack() as stack:
         if request.param == "sqlite":
-            one = stack.enter_context(staged(tmp_path))
-            one.told = dict(clock.environment)
+            one = stack.enter_context(open_system(tmp_path))
+            one.variables = dict(clock.environment)
             yield one
             return
         if request.param == "postgres":
@@ -49,59 +49,67 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, clock: ClockShim) -> I
             stack.callback(server.remove)
             server.execute("CREATE DATABASE rota")
             url = server.url("rota")
-        yield stack.enter_context(staged(tmp_path, url))
+        yield stack.enter_context(open_system(tmp_path, url))
 
 
-def begin(stage: Stage) -> list[str]:
+def begin(system: System) -> list[str]:
     """Start processes, let a schedule fire each second, and give the ids of jobs that run."""
-    stage.start("scheduler", "--store", stage.store, "--port", str(stage.port))
-    stage.until_up()
-    stage.start(
-        "worker", "--store", stage.store, "--worker-id", "steady", "--lease", f"{LEASE_SECONDS}s", "--concurrency", "40"
+    system.start("scheduler", "--store", system.store, "--port", str(system.port))
+    system.until_up()
+    system.start(
+        "worker",
+        "--store",
+        system.store,
+        "--worker-id",
+        "steady",
+        "--lease",
+        f"{LEASE_SECONDS}s",
+        "--concurrency",
+        "40",
     )
-    stage.until(lambda: alive(stage), lambda names: "steady" in names)
-    stage.ask("POST", "/v1/schedules", {"name": "tick", "cron": "* * * * * *", "job": {"type": "echo", "payload": 1}})
+    system.until(lambda: alive(system), lambda names: "steady" in names)
+    system.ask("POST", "/v1/schedules", {"name": "tick", "cron": "* * * * * *", "job": {"type": "echo", "payload": 1}})
     # A scheduler that has just started takes no lease for a while; a job is stopped for that long at most.
-    stage.until(lambda: fired(stage), lambda count: count >= 8)
+    system.until(lambda: fired(system), lambda count: count >= 8)
     jobs = [
         {"type": "sleep", "payload": {"duration": JOB_SECONDS}, "delivery": delivery, "tags": ["long"]}
         for delivery in ("at_least_once", "at_most_once")
         for _ in range(JOBS)
     ]
-    ids = [item["id"] for item in stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"]]
-    stage.until(lambda: long_jobs(stage), lambda found: all(job["status"] == "running" for job in found))
+    ids = [item["id"] for item in system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"]]
+    system.until(lambda: long_jobs(system), lambda found: all(job["status"] == "running" for job in found))
     return ids
 
 
-def long_jobs(stage: Stage) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = stage.ask("GET", "/v1/jobs?tag=long&limit=100")["items"]
+def long_jobs(system: System) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.ask("GET", "/v1/jobs?tag=long&limit=100")["items"]
     assert len(found) == 2 * JOBS
     return found
 
 
-def fired(stage: Stage) -> int:
+def fired(system: System) -> int:
     """Count the jobs that the schedule has made."""
-    return len(stage.ask("GET", "/v1/jobs?type=echo&limit=500")["items"])
+    return len(system.ask("GET", "/v1/jobs?type=echo&limit=500")["items"])
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["ahead", "back"])
 def test_a_step_of_the_stores_clock_neither_repeats_jobs_nor_silences_schedules(
-    stage: Stage, clock: ClockShim, step: float
+    system: System, clock: ClockShim, step: float
 ) -> None:
-    ids = begin(stage)
-    before = fired(stage)
+    ids = begin(system)
+    before = fired(system)
     clock.set_ahead(step)
     # By the steady clock: within five seconds, not in an hour.
-    stage.until(lambda: fired(stage), lambda count: count >= before + 3, seconds=20)
-    ended = stage.until(
-        lambda: long_jobs(stage), lambda found: all(job["status"] not in {"running", "pending"} for job in found)
+    system.until(lambda: fired(system), lambda count: count >= before + 3, seconds=20)
+    ended = system.until(
+        lambda: long_jobs(system), lambda found: all(job["status"] not in {"running", "pending"} for job in found)
     )
     assert {job["id"] for job in ended} == set(ids)
     assert {(job["status"], job["attempts"]) for job in ended} == {("completed", 1)}, ended
     # The clock is set right again: nothing is repeated then, either.
-    again = fired(stage)
+    again = fired(system)
     clock.set_ahead(0)
-    stage.until(lambda: fired(stage), lambda count: count >= again + 3, seconds=20)
+    system.until(lambda: fired(system), lambda count: count >= again + 3, seconds=20)
     for job_id in ids:
-        job = stage.job(job_id)
+        job = system.job(job_id)
         assert (job["status"], job["attempts"]) == ("completed", 1)

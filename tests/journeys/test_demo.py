@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance.stores.adapters import STORES, Adapter
-from journeys.stage import DEMO, Stage, staged
+from journeys.system import DEMO, System, open_system
 from rota.core.history import BucketLength, HistoryQuery
 from rota.core.lifecycle import State
 from rota.ports.store import JobQuery
@@ -59,25 +59,25 @@ def _seed(place: str) -> str:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with staged(tmp_path) as one:
+def system(tmp_path: Path) -> Iterator[System]:
+    with open_system(tmp_path) as one:
         yield one
 
 
-def test_the_demo_shows_live_jobs_and_three_workers_and_ends_with_all_of_them(stage: Stage) -> None:
+def test_the_demo_shows_live_jobs_and_three_workers_and_ends_with_all_of_them(system: System) -> None:
     command = [
         str(ROOT / "tools" / "demo"),
         str(Path(sys.executable).parent),
-        str(stage.port),
-        str(stage.folder / "d.db"),
+        str(system.port),
+        str(system.folder / "d.db"),
     ]
-    with (stage.folder / "log-demo.txt").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=stage.environment, start_new_session=True)
-    stage.started.append(process)
-    stage.until_up()
-    workers = stage.until(lambda: stage.ask("GET", "/v1/workers")["items"], lambda found: len(found) == 3)
+    with (system.folder / "log-demo.txt").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=system.environment, start_new_session=True)
+    system.started.append(process)
+    system.until_up()
+    workers = system.until(lambda: system.ask("GET", "/v1/workers")["items"], lambda found: len(found) == 3)
     assert {one["worker_id"] for one in workers} == {"shop-1", "shop-2", "media-1"}
-    stage.until(lambda: stage.ask("GET", "/v1/jobs?q=type:take_order+created:<1m")["items"], bool)
+    system.until(lambda: system.ask("GET", "/v1/jobs?q=type:take_order+created:<1m")["items"], bool)
     os.killpg(process.pid, signal.SIGINT)
     process.wait(60)
     with pytest.raises(ProcessLookupError):

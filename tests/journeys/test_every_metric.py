@@ -1,4 +1,4 @@
-"""Every metric of the catalogue moves when its subject does: in a server and a worker as they run for users.
+"""Every metric changes when what it measures changes, in a real server and a real worker.
 
 The rows are walked in order, on one deployment: PostgreSQL behind a proxy, Valkey, a scheduler that serves the API, and
 a worker that knows nothing but that API. Each row scrapes, acts, and scrapes until its condition holds. The condition
@@ -20,13 +20,13 @@ from subprocess import Popen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
-from journeys.stage import PATIENCE_SECONDS, Stage
+from journeys.system import PATIENCE_SECONDS, System
 from rota.stores.postgres import PostgresStore
 from rota.telemetry import metric_definitions
 from rota.telemetry.metric_definitions import ALL_METRICS, Metric
 from rota.version import __version__
-from servers.housing import free_port
 from servers.postgres import shared_server
+from servers.private_server import free_port
 from servers.proxies import Proxy
 from servers.valkey import ValkeyServer, require_binary
 
@@ -39,7 +39,7 @@ Condition = Callable[[Samples, Samples], bool]
 class Deployment:
     """The processes and servers that the rows act on."""
 
-    stage: Stage
+    system: System
     database: Proxy
     api: Proxy
     broker: ValkeyServer
@@ -49,37 +49,37 @@ class Deployment:
     ids: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
-        stage = self.stage
-        store = ("--store", self.database.through(stage.store), "--broker", self.broker.url)
-        told = {"ROTA_KEEP_COMPLETED": "5s"}
-        stage.start("scheduler", "--port", str(stage.port), *store, environment=told)
-        stage.until_up()
+        system = self.system
+        store = ("--store", self.database.through(system.store), "--broker", self.broker.url)
+        variables = {"ROTA_KEEP_COMPLETED": "5s"}
+        system.start("scheduler", "--port", str(system.port), *store, environment=variables)
+        system.until_up()
 
     def start_worker(self) -> None:
-        told = {"ROTA_API_URL": f"http://127.0.0.1:{self.api.port}"}
+        variables = {"ROTA_API_URL": f"http://127.0.0.1:{self.api.port}"}
         address = ("--worker-address", f"127.0.0.1:{self.worker_port}")
-        self.worker = self.stage.start("worker", "--concurrency", "3", *address, environment=told)
+        self.worker = self.system.start("worker", "--concurrency", "3", *address, environment=variables)
 
     def submit(self, kind: str = "echo", **fields: object) -> str:
-        job_id: str = self.stage.ask("POST", "/v1/jobs", {"type": kind, **fields})["id"]
+        job_id: str = self.system.ask("POST", "/v1/jobs", {"type": kind, **fields})["id"]
         return job_id
 
     def run(self) -> None:
         job_id = self.submit()
-        self.stage.until(lambda: self.stage.job(job_id)["status"], lambda status: status == "completed")
+        self.system.until(lambda: self.system.job(job_id)["status"], lambda status: status == "completed")
 
     def claim(self, queue: str, lease: float = 60) -> dict[str, object]:
         """Claim a job as a worker of our own would."""
         asked = {"worker_id": "hand", "boot_id": "1", "queues": [queue], "lease": lease, "wait": 20}
-        (job,) = self.stage.ask("POST", "/v1/leases:claim", asked)["jobs"]
+        (job,) = self.system.ask("POST", "/v1/leases:claim", asked)["jobs"]
         return {"id": job["id"], "fence": job["fence"]}
 
     def settle(self, lease: Mapping[str, object], outcome: str, **fields: object) -> None:
-        self.stage.ask("POST", "/v1/leases:settle", {"reports": [{**lease, "outcome": outcome, **fields}]})
+        self.system.ask("POST", "/v1/leases:settle", {"reports": [{**lease, "outcome": outcome, **fields}]})
 
     def samples(self, metric: Metric, *, of_worker: bool) -> Samples:
         """Scrape the samples of a metric; none if the page cannot be had."""
-        port = self.worker_port if of_worker else self.stage.port
+        port = self.worker_port if of_worker else self.system.port
         request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": "text/plain"})
         try:
             with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own server
@@ -122,7 +122,7 @@ class Row:
 
 
 def submit_workflow(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", "/v1/workflows", {"name": "w", "nodes": [{"name": "a", "type": "echo"}]})
+    deployment.system.ask("POST", "/v1/workflows", {"name": "w", "nodes": [{"name": "a", "type": "echo"}]})
 
 
 def nothing(_deployment: Deployment) -> None:
@@ -130,18 +130,18 @@ def nothing(_deployment: Deployment) -> None:
 
 
 def rejected(deployment: Deployment) -> None:
-    with socket.create_connection(("127.0.0.1", deployment.stage.port)) as connection:
+    with socket.create_connection(("127.0.0.1", deployment.system.port)) as connection:
         connection.sendall(b"no such thing\r\n\r\n")
         assert connection.recv(9) == b"HTTP/1.1 "
 
 
 def scheduled(deployment: Deployment) -> None:
     job = {"name": "tick", "cron": "@every 1s", "job": {"type": "echo"}}
-    deployment.stage.ask("POST", "/v1/schedules", job)
+    deployment.system.ask("POST", "/v1/schedules", job)
 
 
 def unlinked(deployment: Deployment) -> None:
-    deployment.stage.ask("DELETE", "/v1/schedules/tick")
+    deployment.system.ask("DELETE", "/v1/schedules/tick")
     deployment.api.reset()
 
 
@@ -161,23 +161,23 @@ def limited(queue: str) -> Callable[[Deployment], None]:
     """Two jobs under a limit of one, the first of which runs; a worker that claims finds the limit full."""
 
     def act(deployment: Deployment) -> None:
-        deployment.stage.ask("PUT", f"/v1/limits/queue:{queue}", {"max_running": 1})
+        deployment.system.ask("PUT", f"/v1/limits/queue:{queue}", {"max_running": 1})
         for _ in range(2):
             deployment.submit("narrow", queue=queue)
         deployment.claim(queue, lease=600)
         ask = {"worker_id": "hand", "boot_id": "2", "queues": [queue], "lease": 60, "wait": 1}
-        deployment.stage.ask("POST", "/v1/leases:claim", ask)
+        deployment.system.ask("POST", "/v1/leases:claim", ask)
 
     return act
 
 
 def opened(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", "/v1/breakers/stripe/open", {})
+    deployment.system.ask("POST", "/v1/breakers/stripe/open", {})
 
 
 def waiting_for_breaker(deployment: Deployment) -> None:
     """A task that has a breaker is defined by an app; this one is put there as its scheduler would."""
-    asyncio.run(_define_breaker(deployment.stage.store))
+    asyncio.run(_define_breaker(deployment.system.store))
     opened(deployment)
     deployment.submit("charge", queue="idle")
 
@@ -190,7 +190,7 @@ async def _define_breaker(url: str) -> None:
 
 
 def reset(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", "/v1/breakers/stripe/reset", {})
+    deployment.system.ask("POST", "/v1/breakers/stripe/reset", {})
 
 
 def died(deployment: Deployment) -> None:
@@ -203,16 +203,16 @@ def busy(deployment: Deployment) -> None:
 
 
 def stop_busy(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", f"/v1/jobs/{deployment.ids['busy']}/cancel")
+    deployment.system.ask("POST", f"/v1/jobs/{deployment.ids['busy']}/cancel")
 
 
 def forgotten(deployment: Deployment) -> None:
     """Let the broker forget jobs that stand in line, since all slots are taken."""
     taken = [deployment.submit("sleep", payload={"duration": 600}) for _ in range(3)]
     for one in taken:
-        deployment.stage.until(lambda: deployment.stage.job(one)["status"], lambda status: status == "running")  # noqa: B023
+        deployment.system.until(lambda: deployment.system.job(one)["status"], lambda status: status == "running")  # noqa: B023
     waiting = deployment.submit()
-    deployment.stage.until(lambda: deployment.stage.job(waiting)["status"], lambda status: status == "queued")
+    deployment.system.until(lambda: deployment.system.job(waiting)["status"], lambda status: status == "queued")
     deployment.broker.kill()
     deployment.broker.start()
 
@@ -223,20 +223,20 @@ def terminated(deployment: Deployment) -> None:
 
 
 def paused(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", "/v1/queues/idle/pause", {"reason": "drill"})
+    deployment.system.ask("POST", "/v1/queues/idle/pause", {"reason": "drill"})
 
 
 def resumed(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", "/v1/queues/idle/resume")
+    deployment.system.ask("POST", "/v1/queues/idle/resume")
 
 
 def idle(deployment: Deployment) -> None:
-    """Submit a job that nobody takes."""
+    """Submit a job that no worker takes."""
     deployment.ids["idle"] = deployment.submit("idle", queue="idle")
 
 
 def stop_idle(deployment: Deployment) -> None:
-    deployment.stage.ask("POST", f"/v1/jobs/{deployment.ids['idle']}/cancel")
+    deployment.system.ask("POST", f"/v1/jobs/{deployment.ids['idle']}/cancel")
 
 
 def cut_database(deployment: Deployment) -> None:
@@ -252,13 +252,13 @@ ROWS = [
     Row(metric_definitions.BUILD, nothing, is_(1, f" version={__version__}"), from_start=True),
     Row(metric_definitions.LEADER, nothing, is_(1), from_start=True),
     Row(metric_definitions.LEADER_CHANGES, nothing, grows(), from_start=True),
-    Row(metric_definitions.CPU, lambda one: [one.stage.ask("GET", "/v1/stats") for _ in range(20)], grows()),
+    Row(metric_definitions.CPU, lambda one: [one.system.ask("GET", "/v1/stats") for _ in range(20)], grows()),
     Row(metric_definitions.HTTP_REJECTED, rejected, grows(" reason=invalid_http")),
     # A worker that comes, runs jobs, loses its API and its broker, and goes.
     Row(metric_definitions.WORKERS, Deployment.start_worker, is_(1)),
-    Row(metric_definitions.FLEET_SLOTS, nothing, is_(3), from_start=True),
+    Row(metric_definitions.ALL_SLOTS, nothing, is_(3), from_start=True),
     Row(metric_definitions.SLOTS, nothing, is_(3), of_worker=True, from_start=True),
-    Row(metric_definitions.FLEET_BUSY, busy, is_(1), undo=stop_busy),
+    Row(metric_definitions.ALL_BUSY_SLOTS, busy, is_(1), undo=stop_busy),
     Row(metric_definitions.BUSY, busy, is_(1), undo=stop_busy, of_worker=True),
     Row(metric_definitions.SUBMITTED, Deployment.run, grows(" type=echo")),
     Row(metric_definitions.ATTEMPTS, Deployment.run, grows(" type=echo")),
@@ -281,7 +281,7 @@ ROWS = [
     Row(metric_definitions.QUEUE_PAUSED, paused, is_(1, " queue=idle"), undo=resumed),
     Row(metric_definitions.FINISHED, died, grows(" state=dead")),
     Row(metric_definitions.DEAD_LETTERS, died, grows()),
-    Row(metric_definitions.EMITTED, lambda one: one.stage.ask("POST", "/v1/events/e", {}), grows(" emission=first")),
+    Row(metric_definitions.EMITTED, lambda one: one.system.ask("POST", "/v1/events/e", {}), grows(" emission=first")),
     Row(metric_definitions.WORKFLOWS, submit_workflow, grows(" action=submitted")),
     Row(metric_definitions.REFUSED, refused, grows()),
     Row(metric_definitions.CLAIMS_LIMITED, limited("narrow"), grows()),
@@ -300,15 +300,15 @@ ROWS = [
 
 
 @pytest.fixture
-def deployment(stage: Stage) -> Iterator[Deployment]:
+def deployment(system: System) -> Iterator[Deployment]:
     with ExitStack() as stack:
-        database, api = stack.enter_context(Proxy(shared_server().port)), stack.enter_context(Proxy(stage.port))
+        database, api = stack.enter_context(Proxy(shared_server().port)), stack.enter_context(Proxy(system.port))
         broker = ValkeyServer(require_binary())
         stack.callback(broker.remove)
-        yield Deployment(stage, database, api, broker)
+        yield Deployment(system, database, api, broker)
 
 
-@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
 def test_every_metric_moves_with_its_subject(deployment: Deployment) -> None:
     deployment.start()
     for row in ROWS:
@@ -324,10 +324,10 @@ def walk(row: Row, deployment: Deployment) -> None:
     assert not row.moved(before, {}), f"{row.metric.name} cannot be told from one that is not shown"
     row.act(deployment)
     try:
-        deployment.stage.until(scraped, lambda after: row.moved(before, after), seconds=PATIENCE_SECONDS)
+        deployment.system.until(scraped, lambda after: row.moved(before, after), seconds=PATIENCE_SECONDS)
         if row.undo is not None:
             row.undo(deployment)
-            deployment.stage.until(scraped, lambda after: not row.moved(before, after))
+            deployment.system.until(scraped, lambda after: not row.moved(before, after))
     except AssertionError as error:
         raise AssertionError(f"{row.metric.name}, before: {json.dumps(before)}; {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 
 TASKS = """
 from datetime import timedelta
@@ -49,55 +49,55 @@ def charge() -> str:
 """
 
 
-def submitted(stage: Stage, **wanted: Any) -> str:  # noqa: ANN401 - JSON
-    return str(stage.ask("POST", "/v1/jobs", wanted)["id"])
+def submitted(system: System, **wanted: Any) -> str:  # noqa: ANN401 - JSON
+    return str(system.ask("POST", "/v1/jobs", wanted)["id"])
 
 
-def reasons(stage: Stage, job_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = stage.ask("GET", f"/v1/jobs/{job_id}/explain")["reasons"]
+def reasons(system: System, job_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.ask("GET", f"/v1/jobs/{job_id}/explain")["reasons"]
     return found
 
 
-def until_first(stage: Stage, job_id: str, code: str) -> dict[str, Any]:
+def until_first(system: System, job_id: str, code: str) -> dict[str, Any]:
     """Wait until a reason comes first, and give it."""
-    found = stage.until(lambda: reasons(stage, job_id), lambda seen: seen[0]["code"] == code, seconds=30)
+    found = system.until(lambda: reasons(system, job_id), lambda seen: seen[0]["code"] == code, seconds=30)
     assert "about_to_start" not in {reason["code"] for reason in found}, found
     return found[0]
 
 
-def follow(stage: Stage, fix: str) -> list[str]:
+def follow(system: System, fix: str) -> list[str]:
     """Run the commands that a remedy names, and give them; one that starts a process is left running."""
     commands = [command.strip() for command in re.findall(r"rota [^;,()]+", fix)]
     assert commands, fix
     for command in commands:
         words = shlex.split(command)[1:]
         if words[0] in {"worker", "scheduler"}:
-            stage.start(*words, "--store", stage.store)
+            system.start(*words, "--store", system.store)
         else:
-            stage.rota(*words)
+            system.rota(*words)
     return commands
 
 
-def until_completed(stage: Stage, job_id: str) -> None:
-    stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")
+def until_completed(system: System, job_id: str) -> None:
+    system.until(lambda: system.job(job_id)["status"], lambda status: status == "completed")
 
 
-SQLITE_AND_SERVERS = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+SQLITE_AND_SERVERS = pytest.mark.parametrize("system", ["sqlite", "postgres", "mariadb"], indirect=True)
 
 
 @pytest.fixture
-def served(stage: Stage) -> Stage:
-    (stage.folder / "tasks.py").write_text(TASKS)
-    stage.start(
-        "standalone", "--port", str(stage.port), "--store", stage.store, "--app", "tasks:app", "--concurrency", "1",
+def served(system: System) -> System:
+    (system.folder / "tasks.py").write_text(TASKS)
+    system.start(
+        "standalone", "--port", str(system.port), "--store", system.store, "--app", "tasks:app", "--concurrency", "1",
         "--worker-id", "w1",
     )  # fmt: skip
-    stage.until_up()
-    return stage
+    system.until_up()
+    return system
 
 
 @SQLITE_AND_SERVERS
-def test_the_advice_for_a_waiting_job_helps(served: Stage) -> None:
+def test_the_advice_for_a_waiting_job_helps(served: System) -> None:
     later = submitted(served, type="echo", delay="1h")
     follow(served, until_first(served, later, "scheduled_future")["fix"])
     until_completed(served, later)
@@ -118,7 +118,7 @@ def test_the_advice_for_a_waiting_job_helps(served: Stage) -> None:
 
 
 @SQLITE_AND_SERVERS
-def test_a_blocked_job_names_the_jobs_that_it_waits_for(served: Stage) -> None:
+def test_a_blocked_job_names_the_jobs_that_it_waits_for(served: System) -> None:
     parents = [submitted(served, type="echo", delay="1h") for _ in range(2)]
     child = submitted(served, type="echo", after=parents)
     reason = until_first(served, child, "blocked_by_dependency")
@@ -132,7 +132,7 @@ def test_a_blocked_job_names_the_jobs_that_it_waits_for(served: Stage) -> None:
 
 
 @SQLITE_AND_SERVERS
-def test_the_advice_for_an_ended_job_is_not_refused(served: Stage) -> None:
+def test_the_advice_for_an_ended_job_is_not_refused(served: System) -> None:
     hopeless = submitted(served, type="hopeless")
     reason = until_first(served, hopeless, "ended_exhausted")
     Path(served.folder, "mended").touch()
@@ -151,7 +151,7 @@ def test_the_advice_for_an_ended_job_is_not_refused(served: Stage) -> None:
 
 
 @SQLITE_AND_SERVERS
-def test_the_advice_for_want_of_a_worker_or_a_slot_helps(served: Stage) -> None:
+def test_the_advice_for_want_of_a_worker_or_a_slot_helps(served: System) -> None:
     other = submitted(served, type="echo", queue="other")
     reason = until_first(served, other, "no_live_worker_for_queue")
     follow(served, reason["fix"])
@@ -168,30 +168,30 @@ def test_the_advice_for_want_of_a_worker_or_a_slot_helps(served: Stage) -> None:
 
 def test_a_job_whose_queue_has_no_slot_left_is_not_about_to_start(tmp_path: Path) -> None:
     """A worker may give a queue fewer slots than it has: `--queues default:1,other:3`."""
-    with staged(tmp_path) as stage:
-        stage.start("standalone", "--port", str(stage.port), "--store", stage.store, "--queues", "default:1,other:3")
-        stage.until_up()
-        busy = submitted(stage, type="sleep", payload={"duration": 60})
-        stage.until(lambda: stage.job(busy)["status"], lambda status: status == "running")
-        waiting = submitted(stage, type="echo")
-        reason = stage.until(
-            lambda: reasons(stage, waiting)[0], lambda seen: seen["code"] == "workers_saturated", seconds=15
+    with open_system(tmp_path) as system:
+        system.start("standalone", "--port", str(system.port), "--store", system.store, "--queues", "default:1,other:3")
+        system.until_up()
+        busy = submitted(system, type="sleep", payload={"duration": 60})
+        system.until(lambda: system.job(busy)["status"], lambda status: status == "running")
+        waiting = submitted(system, type="echo")
+        reason = system.until(
+            lambda: reasons(system, waiting)[0], lambda seen: seen["code"] == "workers_saturated", seconds=15
         )
         assert reason["evidence"]["running_in_queue"] == 1
-        follow(stage, reason["fix"])
-        until_completed(stage, waiting)
+        follow(system, reason["fix"])
+        until_completed(system, waiting)
 
 
 def test_a_due_job_without_a_scheduler_says_so(tmp_path: Path) -> None:
-    with staged(tmp_path) as stage:
-        stage.start("api", "--port", str(stage.port), "--store", stage.store)
-        stage.until_up()
-        stage.start("worker", "--store", stage.store)
-        unknown = submitted(stage, type="unheard_of")
-        until_first(stage, unknown, "no_worker_registers_type")
-        soon = submitted(stage, type="echo", queue="side", delay="0.5s")
-        reason = until_first(stage, soon, "no_live_scheduler")
-        follow(stage, reason["fix"])
-        reason = until_first(stage, soon, "no_live_worker_for_queue")
-        follow(stage, reason["fix"])
-        until_completed(stage, soon)
+    with open_system(tmp_path) as system:
+        system.start("api", "--port", str(system.port), "--store", system.store)
+        system.until_up()
+        system.start("worker", "--store", system.store)
+        unknown = submitted(system, type="unheard_of")
+        until_first(system, unknown, "no_worker_registers_type")
+        soon = submitted(system, type="echo", queue="side", delay="0.5s")
+        reason = until_first(system, soon, "no_live_scheduler")
+        follow(system, reason["fix"])
+        reason = until_first(system, soon, "no_live_worker_for_queue")
+        follow(system, reason["fix"])
+        until_completed(system, soon)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from journeys.stage import staged
+from journeys.system import open_system
 from proofs.limits import Scale, prove
 
 
 def test_killed_workers_exceed_no_limit(tmp_path: Path) -> None:
-    with staged(tmp_path, "limits.db") as stage:
-        prove(stage, Scale(seconds=4, workers=3, keys=30))
+    with open_system(tmp_path, "limits.db") as system:
+        prove(system, Scale(seconds=4, workers=3, keys=30))

@@ -6,46 +6,46 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from journeys.stage import Stage
+from journeys.system import System
 
 TASKS = {"on_the_loop": "on the loop", "in_a_thread": "in a thread", "in_a_process": "in a process"}
 
 
-def test_a_handlers_lines_carry_its_job(stage: Stage) -> None:
-    stage.start(
-        "standalone", "--port", str(stage.port), "--db", stage.store, "--app", "journeys.logging_tasks:app",
+def test_a_handlers_lines_carry_its_job(system: System) -> None:
+    system.start(
+        "standalone", "--port", str(system.port), "--db", system.store, "--app", "journeys.logging_tasks:app",
         "--log-format", "json", "--worker-id", "ada",
         environment={"PYTHONPATH": str(Path(__file__).parent.parent)},
     )  # fmt: skip
-    stage.until_up()
-    ids = {name: stage.ask("POST", "/jobs", {"type": name})["id"] for name in TASKS}
+    system.until_up()
+    ids = {name: system.ask("POST", "/jobs", {"type": name})["id"] for name in TASKS}
     for job_id in ids.values():
-        stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")  # noqa: B023 - at once
+        system.until(lambda: system.job(job_id)["status"], lambda status: status == "completed")  # noqa: B023 - at once
     said = {}
-    for line in (stage.folder / "log-0.txt").read_text().splitlines():
+    for line in (system.folder / "log-0.txt").read_text().splitlines():
         with suppress(json.JSONDecodeError):
-            told = json.loads(line)
-            said[told["message"]] = {name: told.get(name) for name in ("job_id", "job_type", "attempt", "worker")}
+            answer = json.loads(line)
+            said[answer["message"]] = {name: answer.get(name) for name in ("job_id", "job_type", "attempt", "worker")}
     for name, message in TASKS.items():
         assert said[message] == {"job_id": ids[name], "job_type": name, "attempt": 1, "worker": "ada"}
 
 
-def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keeper(stage: Stage) -> None:
-    """The lease-keeper process wrote text. It logs when nobody answers its renewals."""
-    api = stage.start("api", "--port", str(stage.port), "--db", stage.store)
-    stage.until_up()
-    worker = stage.start("worker", "--log-format", "json", "--lease", "3s", "--drain-timeout", "1s")
-    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 60}})["id"]
-    stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "running")
+def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keeper(system: System) -> None:
+    """The lease-keeper process wrote text. It logs when its renewals are not answered."""
+    api = system.start("api", "--port", str(system.port), "--db", system.store)
+    system.until_up()
+    worker = system.start("worker", "--log-format", "json", "--lease", "3s", "--drain-timeout", "1s")
+    job_id = system.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 60}})["id"]
+    system.until(lambda: system.job(job_id)["status"], lambda status: status == "running")
     api.kill()
     api.wait()
 
     def lines() -> list[str]:
-        return (stage.folder / "log-1.txt").read_text().splitlines()
+        return (system.folder / "log-1.txt").read_text().splitlines()
 
-    stage.until(lines, lambda seen: any("rota.worker.lease_keeper" in line for line in seen))
-    again = stage.start("api", "--port", str(stage.port), "--db", stage.store)
-    stage.until(lines, lambda seen: any("claiming jobs works again" in line for line in seen))
+    system.until(lines, lambda seen: any("rota.worker.lease_keeper" in line for line in seen))
+    again = system.start("api", "--port", str(system.port), "--db", system.store)
+    system.until(lines, lambda seen: any("claiming jobs works again" in line for line in seen))
     worker.terminate()
     assert worker.wait(30) == 0
     said = [json.loads(line) for line in lines()]
@@ -53,6 +53,6 @@ def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keepe
     assert sum("claiming jobs failed" in one["message"] for one in said) <= 3
     again.terminate()
     assert again.wait(30) == 0
-    stage.start("api", "--port", str(stage.port), "--host", "203.0.113.1", "--log-format", "json").wait(30)
-    refused = [json.loads(line) for line in (stage.folder / "log-3.txt").read_text().splitlines()]
+    system.start("api", "--port", str(system.port), "--host", "203.0.113.1", "--log-format", "json").wait(30)
+    refused = [json.loads(line) for line in (system.folder / "log-3.txt").read_text().splitlines()]
     assert "token" in refused[-1]["message"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota import Rota, RotaError
 from sdk.example_app import with_a_bad_queue
 
@@ -19,10 +19,10 @@ async def _crowd(app: Rota, number: int) -> tuple[int, int]:
     return len(answers) - len(refused), len(refused)
 
 
-def test_callers_that_share_a_request_with_a_bad_one_get_one_job_each(stage: Stage) -> None:
-    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
-    stage.until_up()
-    app = Rota(stage.url)
+def test_callers_that_share_a_request_with_a_bad_one_get_one_job_each(system: System) -> None:
+    system.start("-mode", "scheduler", "-port", str(system.port), "-db", system.store)
+    system.until_up()
+    app = Rota(system.url)
 
     @app.task
     def note(number: int) -> int:
@@ -32,13 +32,13 @@ def test_callers_that_share_a_request_with_a_bad_one_get_one_job_each(stage: Sta
         assert asyncio.run(_crowd(app, 60)) == (54, 6)
     finally:
         app.close()
-    assert stage.ask("GET", "/v1/stats")["states"]["pending"] == 54
+    assert system.ask("GET", "/v1/stats")["states"]["pending"] == 54
 
 
-def test_a_submission_by_name_over_http_takes_the_defaults_of_a_task_of_the_app(stage: Stage) -> None:
-    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
-    stage.until_up()
-    app = Rota(stage.url)
+def test_a_submission_by_name_over_http_takes_the_defaults_of_a_task_of_the_app(system: System) -> None:
+    system.start("-mode", "scheduler", "-port", str(system.port), "-db", system.store)
+    system.until_up()
+    app = Rota(system.url)
 
     @app.task(queue="mail", priority=8, retry=7)
     def send(to: str) -> str:

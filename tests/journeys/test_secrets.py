@@ -1,4 +1,4 @@
-"""A secret appears nowhere: one string is given in every way there is, and looked for in everything that comes out."""
+"""A secret appears nowhere: one string is passed in every possible way, and searched for in all output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota.cli.main import main
 
 #: Nothing else in an output can be like it.
 CANARY = "kanarie7vogel"
-#: Where nobody listens.
+#: A port without a listener.
 AWAY = "127.0.0.1:9"
 
 #: Settings with the secret in them: each name and value is one way in which it can be given.
@@ -106,9 +106,14 @@ def _started(folder: Path, way: str, words: tuple[str, ...]) -> str:
     """Run a role that cannot start, or not for long, and give all that it wrote."""
     name, value = WAYS[way]
     clean = {key: known for key, known in os.environ.items() if not key.startswith("ROTA_")}
-    told = {"ROTA_LOG_LEVEL": "debug", "ROTA_START_TIMEOUT": "0.2s", "ROTA_PORT": "0", f"ROTA_{name.upper()}": value}
+    variables = {
+        "ROTA_LOG_LEVEL": "debug",
+        "ROTA_START_TIMEOUT": "0.2s",
+        "ROTA_PORT": "0",
+        f"ROTA_{name.upper()}": value,
+    }
     process = subprocess.Popen(
-        [sys.executable, "-m", "rota", *words], cwd=folder, env=clean | told, text=True, start_new_session=True,
+        [sys.executable, "-m", "rota", *words], cwd=folder, env=clean | variables, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -155,7 +160,7 @@ def waits() -> None:
 
     time.sleep(60)
 """
-#: What a server says to everyone who may ask.
+#: The answers of a server to all readers.
 PAGES = (
     "/health",
     "/metrics",
@@ -169,73 +174,73 @@ PAGES = (
 )
 
 
-def _page(stage: Stage, path: str, accept: str = "*/*") -> str:
+def _page(system: System, path: str, accept: str = "*/*") -> str:
     headers = {"Accept": accept, "Authorization": f"Bearer {CANARY}"}
     try:
-        with urllib.request.urlopen(urllib.request.Request(stage.url + path, headers=headers), timeout=60) as page:  # noqa: S310
+        with urllib.request.urlopen(urllib.request.Request(system.url + path, headers=headers), timeout=60) as page:  # noqa: S310
             return str(page.read().decode())
     except urllib.error.HTTPError as error:
         return error.read().decode()
 
 
-def _own_processes(stage: Stage) -> dict[int, str]:
-    """Give the command lines of the processes that were started and of all that they started themselves."""
+def _own_processes(system: System) -> dict[int, str]:
+    """Return the command lines of the processes that were started and of all that they started themselves."""
     found: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             found[int(folder.name)] = (parent, (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    own = {process.pid for process in stage.started}
+    own = {process.pid for process in system.started}
     while more := {pid for pid, (parent, _) in found.items() if parent in own} - own:
         own |= more
     return {pid: found[pid][1] for pid in own if pid in found}
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
-def test_a_deployment_with_secrets_shows_them_nowhere(stage: Stage, form: str) -> None:
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_a_deployment_with_secrets_shows_them_nowhere(system: System, form: str) -> None:
     """Its store and API take the secret; its broker and its coordinator are away, which it logs."""
-    (stage.folder / "tasks.py").write_text(TASKS)
-    store = re.sub(r"//(\w+)@", rf"//\1:{CANARY}@", stage.store)
+    (system.folder / "tasks.py").write_text(TASKS)
+    store = re.sub(r"//(\w+)@", rf"//\1:{CANARY}@", system.store)
     assert CANARY in store
     shared = {"ROTA_TOKEN": CANARY, "ROTA_LOG_LEVEL": "debug", "ROTA_LOG_FORMAT": form, "ROTA_APP": "tasks:app"}
-    shared["PYTHONPATH"] = str(stage.folder)
+    shared["PYTHONPATH"] = str(system.folder)
     away = {"ROTA_BROKER": f"redis://ada:{CANARY}@{AWAY}", "ROTA_COORDINATOR": f"etcd://ada:{CANARY}@{AWAY}"}
-    stage.told = shared | away | {"ROTA_STORE": store}
-    stage.start("scheduler", "--port", str(stage.port))
-    stage.until_up()
-    stage.start("worker", "--worker-id", "on-the-store")
-    stage.told = shared
-    stage.start("worker", "--worker-id", "over-http", "--queues", "http")
+    system.variables = shared | away | {"ROTA_STORE": store}
+    system.start("scheduler", "--port", str(system.port))
+    system.until_up()
+    system.start("worker", "--worker-id", "on-the-store")
+    system.variables = shared
+    system.start("worker", "--worker-id", "over-http", "--queues", "http")
     token = {"Authorization": f"Bearer {CANARY}"}
 
     def submitted(kind: str, queue: str) -> str:
-        job: str = stage.ask("POST", "/v1/jobs", {"type": kind, "queue": queue, "max_attempts": 1}, **token)["id"]
+        job: str = system.ask("POST", "/v1/jobs", {"type": kind, "queue": queue, "max_attempts": 1}, **token)["id"]
         return job
 
     def status(job_id: str) -> str:
-        return str(stage.ask("GET", f"/v1/jobs/{job_id}", **token)["status"])
+        return str(system.ask("GET", f"/v1/jobs/{job_id}", **token)["status"])
 
     for queue in ("default", "http"):
         for kind, wanted in (("fails", "dead"), ("waits", "running")):
             job_id = submitted(kind, queue)
-            stage.until(lambda: status(job_id), lambda seen: seen == wanted)  # noqa: B023 - at once
-    running = _own_processes(stage)
+            system.until(lambda: status(job_id), lambda seen: seen == wanted)  # noqa: B023 - at once
+    running = _own_processes(system)
     assert any("lease_keeper" in line for line in running.values()), f"no lease keeper: {running}"
     assert len(running) >= 3 + 2 + 2, f"three processes, two lease keepers, two children: {running}"
-    shown = {path: _page(stage, path) for path in PAGES} | {"scrape": _page(stage, "/metrics", "text/plain")}
-    shown["wrong token"] = _page(stage, f"/v1/jobs?token={CANARY}")
-    shown["status"] = stage.rota("status")
-    shown["settings"] = stage.rota("config", "show", "--origin")
+    shown = {path: _page(system, path) for path in PAGES} | {"scrape": _page(system, "/metrics", "text/plain")}
+    shown["wrong token"] = _page(system, f"/v1/jobs?token={CANARY}")
+    shown["status"] = system.rota("status")
+    shown["settings"] = system.rota("config", "show", "--origin")
     # The lease keepers have their say when their workers die.
-    for worker in stage.started[1:]:
+    for worker in system.started[1:]:
         worker.kill()
         worker.wait()
-    children = set(running) - {process.pid for process in stage.started}
-    stage.until(lambda: {pid for pid in children if Path(f"/proc/{pid}").exists()}, lambda left: not left)
-    stage.started[0].send_signal(signal.SIGTERM)
-    stage.started[0].wait(60)
-    shown["log"] = "\n".join(path.read_text(errors="replace") for path in sorted(stage.folder.glob("log-*.txt")))
+    children = set(running) - {process.pid for process in system.started}
+    system.until(lambda: {pid for pid in children if Path(f"/proc/{pid}").exists()}, lambda left: not left)
+    system.started[0].send_signal(signal.SIGTERM)
+    system.started[0].wait(60)
+    shown["log"] = "\n".join(path.read_text(errors="replace") for path in sorted(system.folder.glob("log-*.txt")))
     shown |= {f"process {pid}": line for pid, line in running.items()}
     for where, text in shown.items():
         assert CANARY not in text, f"{where}:\n{_around(text)}"

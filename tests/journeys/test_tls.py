@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota import Rota
 from servers.certificates import Authority
-from servers.housing import free_port, required
+from servers.private_server import free_port, required
 
 STRONG = "0123456789abcdef0123456789abcdef"
 _LISTEN = "0A"
 
 
-class SecuredStage(Stage):
-    """A stage whose API speaks TLS."""
+class SecuredSystem(System):
+    """A system whose API uses TLS."""
 
     @property
     def url(self) -> str:
@@ -38,35 +38,35 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
-def secured(stage: Stage, ours: Authority) -> SecuredStage:
-    """Give a stage with a certificate, whose clients trust its authority."""
+def secured(system: System, ours: Authority) -> SecuredSystem:
+    """Open a system with a certificate, whose clients trust its authority."""
     cert, key = ours.sign("server")
     for source, target in ((cert, "server.pem"), (key, "server.key")):
-        shutil.copy(source, stage.folder / target)
-    told = {"ROTA_CA_FILE": str(ours.cert), "ROTA_TLS_CERT": "server.pem", "ROTA_TLS_KEY": "server.key"}
-    return SecuredStage(stage.folder, stage.store, told=told, started=stage.started)
+        shutil.copy(source, system.folder / target)
+    variables = {"ROTA_CA_FILE": str(ours.cert), "ROTA_TLS_CERT": "server.pem", "ROTA_TLS_KEY": "server.key"}
+    return SecuredSystem(system.folder, system.store, variables=variables, started=system.started)
 
 
-def until_up(stage: SecuredStage, ca: Path, port: int | None = None, path: str = "/readyz") -> None:
+def until_up(system: SecuredSystem, ca: Path, port: int | None = None, path: str = "/readyz") -> None:
     context = ssl.create_default_context(cafile=str(ca))
 
     def look() -> bool:
-        url = f"https://127.0.0.1:{port or stage.port}{path}"
+        url = f"https://127.0.0.1:{port or system.port}{path}"
         try:
             with urllib.request.urlopen(url, timeout=10, context=context):
                 return True
         except OSError:
             return False
 
-    stage.until(look, bool)
+    system.until(look, bool)
 
 
-def served_certificate(stage: SecuredStage, port: int | None = None) -> str:
-    return ssl.get_server_certificate(("127.0.0.1", port or stage.port))
+def served_certificate(system: SecuredSystem, port: int | None = None) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port or system.port))
 
 
 def test_a_worker_over_tls_runs_jobs_that_the_command_and_the_python_api_submit(
-    secured: SecuredStage, ours: Authority, monkeypatch: pytest.MonkeyPatch
+    secured: SecuredSystem, ours: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secured.start("scheduler", "--port", str(secured.port), "--store", secured.store)
     until_up(secured, ours.cert)
@@ -84,10 +84,10 @@ def test_a_worker_over_tls_runs_jobs_that_the_command_and_the_python_api_submit(
     assert "lease" not in secured.logs()
 
 
-def test_a_command_without_the_authority_is_refused_with_the_reason(secured: SecuredStage, ours: Authority) -> None:
+def test_a_command_without_the_authority_is_refused_with_the_reason(secured: SecuredSystem, ours: Authority) -> None:
     secured.start("api", "--port", str(secured.port), "--store", secured.store)
     until_up(secured, ours.cert)
-    del secured.told["ROTA_CA_FILE"]
+    del secured.variables["ROTA_CA_FILE"]
     done = subprocess.run(
         [sys.executable, "-m", "rota", "jobs", "list"],
         env=secured.environment,
@@ -102,7 +102,7 @@ def test_a_command_without_the_authority_is_refused_with_the_reason(secured: Sec
     secured.rota("jobs", "list", "--ca-file", str(ours.cert))
 
 
-def test_a_process_asks_for_client_certificates(secured: SecuredStage, ours: Authority) -> None:
+def test_a_process_asks_for_client_certificates(secured: SecuredSystem, ours: Authority) -> None:
     secured.start("standalone", "--tls-client-ca", str(ours.cert), "--port", str(secured.port), "--db", secured.store)
     cert, key = map(str, ours.sign("client"))
     secured.until(lambda: _listening(secured.started[-1].pid), lambda ports: secured.port in ports)
@@ -110,7 +110,7 @@ def test_a_process_asks_for_client_certificates(secured: SecuredStage, ours: Aut
     secured.rota("submit", "--type", "echo", "--wait", "30s", "--client-cert", cert, "--client-key", key)
 
 
-def test_a_hangup_renews_the_certificate_of_every_port(secured: SecuredStage, ours: Authority) -> None:
+def test_a_hangup_renews_the_certificate_of_every_port(secured: SecuredSystem, ours: Authority) -> None:
     port = free_port()
     process = secured.start(
         *("standalone", "--port", str(secured.port), "--store", secured.store, "--worker-address", f":{port}")
@@ -138,7 +138,7 @@ app.serve(api=True)
 """
 
 
-def test_a_program_that_serves_speaks_tls_and_renews_its_certificate(secured: SecuredStage, ours: Authority) -> None:
+def test_a_program_that_serves_speaks_tls_and_renews_its_certificate(secured: SecuredSystem, ours: Authority) -> None:
     (secured.folder / "program.py").write_text(PROGRAM, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "program.py"],
@@ -158,7 +158,7 @@ def test_a_program_that_serves_speaks_tls_and_renews_its_certificate(secured: Se
     assert process.wait(30) == 0
 
 
-def test_a_process_with_a_wrong_file_does_not_start(secured: SecuredStage) -> None:
+def test_a_process_with_a_wrong_file_does_not_start(secured: SecuredSystem) -> None:
     (secured.folder / "server.key").write_text("", encoding="utf-8")
     for arguments in (("api", "--port", "0"), ("standalone", "--port", "0"), ("worker", "--worker-address", ":0")):
         process = secured.start(*arguments, "--store", secured.store)
@@ -170,7 +170,7 @@ def test_a_process_with_a_wrong_file_does_not_start(secured: SecuredStage) -> No
 
 
 def _listening(pid: int) -> set[int]:
-    """Give the ports on which anything in the network of a process listens, from the kernel."""
+    """Return the ports on which anything in the network of a process listens, from the kernel."""
     ports = set()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
@@ -208,10 +208,10 @@ PROTECTIONS = {
 
 
 @pytest.mark.parametrize("role", list(ROLES))
-def test_nothing_listens_beyond_this_machine_unprotected(secured: SecuredStage, role: str) -> None:
+def test_nothing_listens_beyond_this_machine_unprotected(secured: SecuredSystem, role: str) -> None:
     """Each process has a network of its own, and the kernel says whether it listens there."""
     required(shutil.which("unshare"), "no unshare to make a network with: install util-linux")
-    secured.told = {}
+    secured.variables = {}
     combinations = list(itertools.product(TOKENS, ("none", "tls", "proxy"), (False, True)))
     # All of them for one role; for the others, one of each kind.
     if role != "api":
@@ -243,7 +243,7 @@ def test_nothing_listens_beyond_this_machine_unprotected(secured: SecuredStage, 
             assert b"can be reached from other machines" in said
 
 
-def test_an_insecure_port_is_warned_of(secured: SecuredStage) -> None:
+def test_an_insecure_port_is_warned_of(secured: SecuredSystem) -> None:
     required(shutil.which("unshare"), "no unshare to make a network with: install util-linux")
     process = subprocess.Popen(
         ["unshare", "--user", "--net", "--map-root-user", sys.executable, "-m", "rota", *ROLES["api"], "--insecure"],

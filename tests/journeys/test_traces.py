@@ -1,4 +1,4 @@
-"""Spans reach whoever collects them, in the trace of the request that submitted the job."""
+"""Spans reach the collector, in the trace of the request that submitted the job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from journeys.stage import Stage
+from journeys.system import System
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -38,16 +38,16 @@ def collector() -> Iterator[tuple[str, list[Span]]]:
     server.server_close()
 
 
-def test_the_spans_of_a_job_are_sent_in_its_submitters_trace(stage: Stage) -> None:
+def test_the_spans_of_a_job_are_sent_in_its_submitters_trace(system: System) -> None:
     with collector() as (url, spans):
-        stage.start(
-            "standalone", "--port", str(stage.port), "--db", stage.store,
+        system.start(
+            "standalone", "--port", str(system.port), "--db", system.store,
             environment={"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "100"},
         )  # fmt: skip
-        stage.until_up()
+        system.until_up()
         word = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-        httpx.post(f"{stage.url}/jobs", json={"type": "echo"}, headers=word, timeout=30).raise_for_status()
-        found = stage.until(
+        httpx.post(f"{system.url}/jobs", json={"type": "echo"}, headers=word, timeout=30).raise_for_status()
+        found = system.until(
             lambda: {span.name: span for span in spans}, lambda named: {"run echo", "claim"} <= named.keys()
         )
     run, claim = found["run echo"], found["claim"]

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from journeys.stage import Stage
-from proofs.cast import alive, all_jobs
+from journeys.system import System
 from proofs.limits import TESTS, own_stage
+from proofs.processes import alive, all_jobs
 from servers.databases import empty_database
 from servers.postgres import migrated_database, shared_server
 
@@ -72,7 +72,7 @@ class Dependency:
 class Submitter:
     """Submits jobs at a steady pace, until it is stopped."""
 
-    stage: Stage
+    system: System
     scale: Scale
     count: int = 0
     is_stopped: threading.Event = field(default_factory=threading.Event)
@@ -81,72 +81,72 @@ class Submitter:
         some = max(self.scale.jobs_per_second // 4, 1)
         while not self.is_stopped.wait(0.25):
             jobs = [{"type": "call", "queue": "calls", "payload": {}, "max_attempts": 3}] * some
-            self.count += len(self.stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
+            self.count += len(self.system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
 
 
-def on_each_store(stage: Stage, scale: Scale) -> str:
+def on_each_store(system: System, scale: Scale) -> str:
     """Run the proof on SQLite, PostgreSQL and MariaDB."""
-    results = [f"sqlite: {prove(replace(stage, store=str(stage.folder / 'breaker.db')), scale)}"]
+    results = [f"sqlite: {prove(replace(system, store=str(system.folder / 'breaker.db')), scale)}"]
     for name, lent in (("postgres", migrated_database(shared_server())), ("mariadb", empty_database())):
         with asyncio.Runner() as runner:
             url = runner.run(lent.__aenter__())
-            with own_stage(stage, name, url) as own:
+            with own_stage(system, name, url) as own:
                 results.append(f"{name}: {prove(own, scale)}")
             runner.run(lent.__aexit__(None, None, None))
     return "; ".join(results)
 
 
-def prove(stage: Stage, scale: Scale) -> str:
+def prove(system: System, scale: Scale) -> str:
     dependency = Dependency()
     with dependency.served():
-        stage.told |= {
+        system.variables |= {
             "PYTHONPATH": str(TESTS),
             "DEPENDENCY_PORT": str(dependency.port),
             "DEPENDENCY_OPEN_SECONDS": str(scale.open_seconds),
         }
-        return _prove(stage, scale, dependency)
+        return _prove(system, scale, dependency)
 
 
-def _prove(stage: Stage, scale: Scale, dependency: Dependency) -> str:
+def _prove(system: System, scale: Scale, dependency: Dependency) -> str:
     app = ("--app", "journeys.dependent_tasks:app")
-    server = stage.start("scheduler", "--store", stage.store, "--port", str(stage.port), *app)
-    stage.until_up()
+    server = system.start("scheduler", "--store", system.store, "--port", str(system.port), *app)
+    system.until_up()
     slots = ("--queues", "calls", "--concurrency", str(SLOTS))
     workers = [
-        stage.start("worker", "--store", stage.store, "--worker-id", "on-store", *app, *slots),
-        stage.start("worker", "--api-url", stage.url, "--worker-id", "over-http", *app, *slots),
+        system.start("worker", "--store", system.store, "--worker-id", "on-store", *app, *slots),
+        system.start("worker", "--api-url", system.url, "--worker-id", "over-http", *app, *slots),
     ]
-    stage.until(lambda: alive(stage), lambda names: len(names) == WORKERS)
-    submitter = Submitter(stage, scale)
+    system.until(lambda: alive(system), lambda names: len(names) == WORKERS)
+    submitter = Submitter(system, scale)
     thread = threading.Thread(target=submitter.run)
     thread.start()
     try:
-        stage.until(lambda: len(dependency.calls), lambda number: number >= 3 * scale.jobs_per_second)
-        seen = _take_down(stage, scale, dependency)
+        system.until(lambda: len(dependency.calls), lambda number: number >= 3 * scale.jobs_per_second)
+        seen = _take_down(system, scale, dependency)
     finally:
         submitter.is_stopped.set()
         thread.join()
-    stage.until(lambda: _unfinished(stage), lambda left: not left, seconds=120)
+    system.until(lambda: _unfinished(system), lambda left: not left, seconds=120)
     for process in (*workers, server):
         process.terminate()
     return f"{submitter.count} jobs, {seen}, all completed"
 
 
-def _take_down(stage: Stage, scale: Scale, dependency: Dependency) -> str:
+def _take_down(system: System, scale: Scale, dependency: Dependency) -> str:
     """Take the dependency down for a while, and judge what reached it until the breaker closed again."""
     dependency.is_up = False
     down_at = time.time()
-    stage.until(lambda: _breaker(stage)["state"], lambda state: state == "open")
-    opened_at = _moment(_breaker(stage)["since"])
+    system.until(lambda: _breaker(system)["state"], lambda state: state == "open")
+    opened_at = _moment(_breaker(system)["since"])
     time.sleep(max(down_at + scale.down_seconds - time.time(), 0))
-    waiting = [job for job in all_jobs(stage, "call") if job["state"] == "pending" and _made_at(job) > opened_at + 1]
+    waiting = [job for job in all_jobs(system, "call") if job["state"] == "pending" and _made_at(job) > opened_at + 1]
     assert waiting, "no job waits"
     assert {job["attempts"] for job in waiting} == {0}, waiting[:3]
     dependency.is_up = True
     up_at = time.time()
-    stage.until(lambda: _breaker(stage)["state"], lambda state: state == "closed", seconds=scale.open_seconds + 30)
-    closed_at = _moment(_breaker(stage)["since"])
-    assert _breaker(stage)["opened"] == 1
+    system.until(lambda: _breaker(system)["state"], lambda state: state == "closed", seconds=scale.open_seconds + 30)
+    closed_at = _moment(_breaker(system)["since"])
+    assert _breaker(system)["opened"] == 1
     reached = [at for at, _ in dependency.calls if opened_at < at <= closed_at]
     periods = math.ceil((closed_at - opened_at) / scale.open_seconds)
     assert len(reached) <= SLOTS * WORKERS + periods, f"{len(reached)} calls in {periods} periods of probes"
@@ -158,8 +158,8 @@ def _take_down(stage: Stage, scale: Scale, dependency: Dependency) -> str:
     )
 
 
-def _breaker(stage: Stage) -> dict[str, Any]:
-    found: dict[str, Any] = stage.ask("GET", "/v1/breakers/dependency")
+def _breaker(system: System) -> dict[str, Any]:
+    found: dict[str, Any] = system.ask("GET", "/v1/breakers/dependency")
     return found
 
 
@@ -171,7 +171,7 @@ def _made_at(job: dict[str, Any]) -> float:
     return _moment(job["created_at"])
 
 
-def _unfinished(stage: Stage) -> list[str]:
+def _unfinished(system: System) -> list[str]:
     """Return what is known of the first jobs that are not completed."""
-    counted = stage.ask("GET", "/v1/stats")["states"]
+    counted = system.ask("GET", "/v1/stats")["states"]
     return [f"{state}: {number}" for state, number in counted.items() if state != "completed" and number]

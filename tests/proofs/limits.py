@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from journeys.stage import Stage
-from proofs.cast import alive, all_jobs, states
+from journeys.system import System
+from proofs.processes import alive, all_jobs, states
 from servers.databases import empty_database
 from servers.postgres import migrated_database, shared_server
 
@@ -39,24 +39,24 @@ class Scale:
     keys: int = 1000
 
 
-def on_each_store(stage: Stage, scale: Scale) -> str:
+def on_each_store(system: System, scale: Scale) -> str:
     """Run the proof on SQLite, PostgreSQL and MariaDB."""
-    told = [f"sqlite: {prove(replace(stage, store=str(stage.folder / 'limits.db')), scale)}"]
+    summary = [f"sqlite: {prove(replace(system, store=str(system.folder / 'limits.db')), scale)}"]
     for name, lent in (("postgres", migrated_database(shared_server())), ("mariadb", empty_database())):
         with asyncio.Runner() as runner:
             url = runner.run(lent.__aenter__())
-            with own_stage(stage, name, url) as own:
-                told.append(f"{name}: {prove(own, scale)}")
+            with own_stage(system, name, url) as own:
+                summary.append(f"{name}: {prove(own, scale)}")
             runner.run(lent.__aexit__(None, None, None))
-    return "; ".join(told)
+    return "; ".join(summary)
 
 
 @contextmanager
-def own_stage(stage: Stage, name: str, url: str) -> Iterator[Stage]:
-    """Give a stage in a folder of its own, on another store, and leave no process behind."""
-    folder = stage.folder / name
+def own_stage(system: System, name: str, url: str) -> Iterator[System]:
+    """Open a system in a folder of its own, on another store."""
+    folder = system.folder / name
     folder.mkdir()
-    own = Stage(folder, url)
+    own = System(folder, url)
     try:
         yield own
     finally:
@@ -66,34 +66,34 @@ def own_stage(stage: Stage, name: str, url: str) -> Iterator[Stage]:
                 process.wait()
 
 
-def prove(stage: Stage, scale: Scale) -> str:
-    log = stage.folder / "starts.log"
-    stage.told |= {"LIMITED_TASKS_LOG": str(log), "PYTHONPATH": str(TESTS)}
-    server = stage.start("scheduler", "--store", stage.store, "--port", str(stage.port))
-    stage.until_up()
-    stage.ask("PUT", "/v1/limits/queue:limited", {"max_running": QUEUE_CAP, "rate_limit": f"{RATE}/s"})
-    stage.ask("PUT", "/v1/limits/task:work", {"per_key_max_running": KEY_CAP})
-    count = _submit(stage, scale)
-    workers = [_worker(stage, number) for number in range(scale.workers)]
-    stage.until(lambda: alive(stage), lambda names: len(names) == scale.workers)
-    kills = _kill_one_after_the_other(stage, workers, scale)
-    stage.until(lambda: _left(stage, count), lambda left: not left, seconds=60 + 6 * scale.seconds)
-    dead = [job for job in all_jobs(stage, "work") if job["state"] == "dead"]
+def prove(system: System, scale: Scale) -> str:
+    log = system.folder / "starts.log"
+    system.variables |= {"LIMITED_TASKS_LOG": str(log), "PYTHONPATH": str(TESTS)}
+    server = system.start("scheduler", "--store", system.store, "--port", str(system.port))
+    system.until_up()
+    system.ask("PUT", "/v1/limits/queue:limited", {"max_running": QUEUE_CAP, "rate_limit": f"{RATE}/s"})
+    system.ask("PUT", "/v1/limits/task:work", {"per_key_max_running": KEY_CAP})
+    count = _submit(system, scale)
+    workers = [_worker(system, number) for number in range(scale.workers)]
+    system.until(lambda: alive(system), lambda names: len(names) == scale.workers)
+    kills = _kill_one_after_the_other(system, workers, scale)
+    system.until(lambda: _left(system, count), lambda left: not left, seconds=60 + 6 * scale.seconds)
+    dead = [job for job in all_jobs(system, "work") if job["state"] == "dead"]
     assert all(job["reason"] == "poison" for job in dead), dead[:3]
-    held = stage.ask("GET", "/v1/limits/queue:limited")
+    held = system.ask("GET", "/v1/limits/queue:limited")
     assert (held["running"], held["waiting"]) == (0, 0), held
     # The PostgreSQL of tests is quick and not safe, which the check says.
-    code = 9 if stage.store.startswith("postgres") else 0
-    assert "limit " not in stage.rota("db", "check", "--store", stage.store, code=code)
+    code = 9 if system.store.startswith("postgres") else 0
+    assert "limit " not in system.rota("db", "check", "--store", system.store, code=code)
     for process in workers:
         process.terminate()
-    told = judge(log, kills)
+    summary = judge(log, kills)
     server.terminate()
     ends = f"{count} jobs, {len(dead)} of them dead after three kills"
-    return f"{ends}, {told}, {len(kills)} workers killed, 0 held at the end"
+    return f"{ends}, {summary}, {len(kills)} workers killed, 0 held at the end"
 
 
-def _submit(stage: Stage, scale: Scale) -> int:
+def _submit(system: System, scale: Scale) -> int:
     """Submit jobs for about the time of the proof; some keys have many jobs, most have few."""
     count = int(scale.seconds * RATE)
     keys = [f"work:{number % scale.keys if number % 3 else number % 7}" for number in range(count)]
@@ -103,29 +103,29 @@ def _submit(stage: Stage, scale: Scale) -> int:
              "concurrency_key": key, "max_attempts": 50}
             for number, key in enumerate(keys[first : first + 1000])
         ]  # fmt: skip
-        stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})
+        system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})
     return count
 
 
-def _left(stage: Stage, count: int) -> list[str]:
+def _left(system: System, count: int) -> list[str]:
     """Return what is known of the jobs that have not ended, of the first ones.
 
     A job whose worker was killed three times is dead: it is taken for the cause.
     """
-    counts = states(stage)
+    counts = states(system)
     if counts.get("completed", 0) + counts.get("dead", 0) == count:
         return []
-    found = [job for job in all_jobs(stage, "work") if job["state"] not in {"completed", "dead"}]
+    found = [job for job in all_jobs(system, "work") if job["state"] not in {"completed", "dead"}]
     known = [str(counts)]
     return known + [f"{job['id']} {job['state']} attempts {job['attempts']} {job.get('error')}" for job in found[:5]]
 
 
-def _worker(stage: Stage, number: int) -> subprocess.Popen[bytes]:
-    where = ("--store", stage.store, "--app", "journeys.limited_tasks:app")
-    return stage.start("worker", *where, "--worker-id", f"limited-{number}", "--concurrency", "4")
+def _worker(system: System, number: int) -> subprocess.Popen[bytes]:
+    where = ("--store", system.store, "--app", "journeys.limited_tasks:app")
+    return system.start("worker", *where, "--worker-id", f"limited-{number}", "--concurrency", "4")
 
 
-def _kill_one_after_the_other(stage: Stage, workers: list[subprocess.Popen[bytes]], scale: Scale) -> dict[int, int]:
+def _kill_one_after_the_other(system: System, workers: list[subprocess.Popen[bytes]], scale: Scale) -> dict[int, int]:
     """Kill a worker every second and start another one in its place; return when each was killed, by process id."""
     kills: dict[int, int] = {}
     begun, number = time.monotonic(), scale.workers
@@ -136,7 +136,7 @@ def _kill_one_after_the_other(stage: Stage, workers: list[subprocess.Popen[bytes
         kills[victim.pid] = time.monotonic_ns()
         victim.kill()
         victim.wait()
-        workers.append(_worker(stage, number))
+        workers.append(_worker(system, number))
         number += 1
     return kills
 

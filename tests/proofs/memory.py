@@ -1,4 +1,4 @@
-"""Does the memory of a busy process grow? Standalone under steady load, and the slope of what it holds."""
+"""Memory growth of a busy process: standalone under steady load, and the slope of its memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-from journeys.stage import Stage
-from proofs.cast import server, states, submit
+from journeys.system import System
+from proofs.processes import server, states, submit
 
 #: How often memory is read.
 _EVERY_SECONDS = 5.0
@@ -21,7 +21,7 @@ WARM_UP_JOBS = 80_000
 _WARM_UP_SHARE = 0.2
 
 
-def steady_load(stage: Stage, *, seconds: float, rate: float = 25) -> str:
+def steady_load(system: System, *, seconds: float, rate: float = 25) -> str:
     """Submit jobs one by one at a rate to a standalone process, and see what it and its children hold meanwhile.
 
     Many jobs go first, which fill its caches. The slope is the median of the slopes of all pairs of readings after the
@@ -29,10 +29,10 @@ def steady_load(stage: Stage, *, seconds: float, rate: float = 25) -> str:
     allocated; the rest are pages of files (the database's shared index grows with its log) that the kernel takes back
     when it needs them.
     """
-    process = server(stage, "--concurrency", "50", mode="standalone")
-    submit(stage, WARM_UP_JOBS, type="echo", payload={"to": "user@example.com"})
-    stage.until(lambda: states(stage)["completed"], lambda completed: completed >= WARM_UP_JOBS, seconds=1200)
-    connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=60)
+    process = server(system, "--concurrency", "50", mode="standalone")
+    submit(system, WARM_UP_JOBS, type="echo", payload={"to": "user@example.com"})
+    system.until(lambda: states(system)["completed"], lambda completed: completed >= WARM_UP_JOBS, seconds=1200)
+    connection = http.client.HTTPConnection("127.0.0.1", system.port, timeout=60)
     begun = read_at = time.monotonic()
     readings: list[tuple[float, float, float]] = []
     submitted = 0
@@ -40,7 +40,7 @@ def steady_load(stage: Stage, *, seconds: float, rate: float = 25) -> str:
         if time.monotonic() >= read_at:
             read_at += _EVERY_SECONDS
             readings.append((now, *_held(process.pid)))
-            _show(stage, readings[-1])
+            _show(system, readings[-1])
         body = json.dumps({"type": "echo", "payload": {"number": submitted, "to": "user@example.com"}})
         connection.request("POST", "/v1/jobs", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -51,22 +51,22 @@ def steady_load(stage: Stage, *, seconds: float, rate: float = 25) -> str:
     warm = seconds * _WARM_UP_SHARE
     kept = [reading for reading in readings if reading[0] >= warm]
     slopes = [slope([(at, values[part]) for at, *values in kept]) * 3600 for part in range(2)]
-    told = (
+    summary = (
         f"{submitted:,} jobs in {seconds:.0f} s; resident {readings[0][1]:.1f} MB at first, {kept[0][1]:.1f} after"
         f" {warm:.0f} s, {readings[-1][1]:.1f} at the end; from then on {slopes[0]:+.2f} MB/h resident,"
         f" {slopes[1]:+.2f} MB/h anonymous"
     )
-    assert slopes[1] <= 0.5 or seconds < 3600, told
-    return told
+    assert slopes[1] <= 0.5 or seconds < 3600, summary
+    return summary
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Give the median slope of all pairs of points, in units per second."""
+    """Return the median slope of all pairs of points, in units per second."""
     return median((after - before) / (later - at) for (at, before), (later, after) in combinations(points, 2))
 
 
 def _held(pid: int) -> tuple[float, float]:
-    """Give what a process and its children hold, resident and anonymous, in MB."""
+    """Return what a process and its children hold, resident and anonymous, in MB."""
     pids = [pid, *_children(pid)]
     return sum(_status(one, "VmRSS") for one in pids) / 1e3, sum(_status(one, "RssAnon") for one in pids) / 1e3
 
@@ -83,7 +83,7 @@ def _status(pid: int, name: str) -> float:
     return 0.0
 
 
-def _show(stage: Stage, reading: tuple[float, float, float]) -> None:
-    path = os.environ.get("ROTA_MEMORY_READINGS", str(stage.folder / "memory.txt"))
+def _show(system: System, reading: tuple[float, float, float]) -> None:
+    path = os.environ.get("ROTA_MEMORY_READINGS", str(system.folder / "memory.txt"))
     with Path(path).open("a", encoding="ascii") as file:
         file.write("{:.1f} {:.2f} {:.2f}\n".format(*reading))

@@ -1,4 +1,4 @@
-"""The database dies under load, again and again, and comes back; nobody restarts anything but the database.
+"""The database is killed under load and restarted, again and again; only the database is restarted.
 
 Jobs are submitted at a steady rate, each with a key, so that a submission whose answer was lost can be repeated. Before
 each blow the rate of completions is taken, and again in the seconds after the database is back.
@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from journeys.stage import Stage
-from proofs.cast import alive, all_jobs, states
+from journeys.system import System
+from proofs.processes import alive, all_jobs, states
 
 BATCH, EVERY_SECONDS = 20, 0.1
 HEAL_SECONDS = 10.0
@@ -24,8 +24,8 @@ HEAL_SECONDS = 10.0
 class Load:
     """Submits jobs steadily, and remembers which were acknowledged."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, system: System) -> None:
+        self._stage = system
         self.acknowledged: set[str] = set()
         self.refusals = 0
         self._is_over = threading.Event()
@@ -62,56 +62,56 @@ class Load:
                 return
 
 
-def prove(stage: Stage, name: str, strike: Callable[[], None], *, times: int) -> str:
-    stage.start("api", "--store", stage.store, "--port", str(stage.port))
-    stage.until_up()
-    stage.start("scheduler", "--store", stage.store)
+def prove(system: System, name: str, strike: Callable[[], None], *, times: int) -> str:
+    system.start("api", "--store", system.store, "--port", str(system.port))
+    system.until_up()
+    system.start("scheduler", "--store", system.store)
     for number in (1, 2):
-        stage.start("worker", "--store", stage.store, "--worker-id", f"worker-{number}")
-    stage.until(lambda: alive(stage), lambda names: len(names) == 2)
+        system.start("worker", "--store", system.store, "--worker-id", f"worker-{number}")
+    system.until(lambda: alive(system), lambda names: len(names) == 2)
     shares: list[float] = []
-    with Load(stage) as load:
-        completed_per_second(stage, 3.0)
+    with Load(system) as load:
+        completed_per_second(system, 3.0)
         for _ in range(times):
-            before = completed_per_second(stage, 4.0)
+            before = completed_per_second(system, 4.0)
             strike()
             back_at = time.monotonic()
             time.sleep(HEAL_SECONDS / 2)
-            shares.append(completed_per_second(stage, HEAL_SECONDS - (time.monotonic() - back_at)) / before)
-    assert all(process.poll() is None for process in stage.started), f"a process ended\n{stage.logs()}"
-    stage.until(
-        lambda: states(stage),
+            shares.append(completed_per_second(system, HEAL_SECONDS - (time.monotonic() - back_at)) / before)
+    assert all(process.poll() is None for process in system.started), f"a process ended\n{system.logs()}"
+    system.until(
+        lambda: states(system),
         lambda counts: not any(counts[one] for one in ("pending", "running", "retrying", "scheduled", "queued")),
         seconds=90,
     )
-    jobs = {job["id"]: job for job in all_jobs(stage, "echo")}
+    jobs = {job["id"]: job for job in all_jobs(system, "echo")}
     lost = load.acknowledged - set(jobs)
     unfinished = [one for one in load.acknowledged if one in jobs and jobs[one]["status"] != "completed"]
-    told = (
+    summary = (
         f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} not done"
         f", {load.refusals} refusals; rate {HEAL_SECONDS / 2:.0f}-{HEAL_SECONDS:.0f} s after its return as a share of"
         f" the former: lowest {min(shares):.2f}, all {[round(one, 2) for one in shares]}"
     )
-    assert not lost, told
-    assert not unfinished, told
-    assert min(shares) >= 0.9, told
-    return told
+    assert not lost, summary
+    assert not unfinished, summary
+    assert min(shares) >= 0.9, summary
+    return summary
 
 
-def completed_per_second(stage: Stage, seconds: float) -> float:
+def completed_per_second(system: System, seconds: float) -> float:
     """Measure completions per second."""
-    begun, before = time.monotonic(), _completed(stage)
+    begun, before = time.monotonic(), _completed(system)
     time.sleep(seconds)
-    return (_completed(stage) - before) / (time.monotonic() - begun)
+    return (_completed(system) - before) / (time.monotonic() - begun)
 
 
-def _completed(stage: Stage) -> int:
-    return stage.until(lambda: _states(stage), bool, seconds=30)["completed"]
+def _completed(system: System) -> int:
+    return system.until(lambda: _states(system), bool, seconds=30)["completed"]
 
 
-def _states(stage: Stage) -> dict[str, int]:
+def _states(system: System) -> dict[str, int]:
     with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-        return states(stage)
+        return states(system)
     return {}
 
 
@@ -173,7 +173,7 @@ def mariadb_dies(folder: Path, *, times: int) -> str:
 
 
 def _on(folder: Path, store: str, name: str, strike: Callable[[], None], *, times: int) -> str:
-    from journeys.stage import staged  # noqa: PLC0415 - as the others
+    from journeys.system import open_system  # noqa: PLC0415 - as the others
 
-    with staged(folder, store) as stage:
-        return prove(stage, name, strike, times=times)
+    with open_system(folder, store) as system:
+        return prove(system, name, strike, times=times)

@@ -1,4 +1,4 @@
-"""Redis is killed, emptied and robbed under load, again and again; nobody restarts anything but Redis.
+"""Redis is killed, emptied and loses keys under load, again and again; only Redis is restarted.
 
 As `outage` does it to databases. Beside what is lost, what ran more than once is counted: nothing here kills a worker,
 so a second attempt would mean that a job was handed to two.
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import redis
 
-from journeys.stage import staged
-from proofs.cast import all_jobs
+from journeys.system import open_system
 from proofs.outage import prove
+from proofs.processes import all_jobs
 from servers.postgres import PostgresServer, require_binaries
 from servers.valkey import ValkeyServer, require_binary
 
@@ -23,7 +23,7 @@ STREAM = "jobs"
 
 
 def strikes(server: ValkeyServer) -> dict[str, Callable[[], None]]:
-    """Say in which ways it is harmed."""
+    """Return the faults of Redis."""
 
     def restart() -> None:
         server.kill()
@@ -58,7 +58,7 @@ def strikes(server: ValkeyServer) -> dict[str, Callable[[], None]]:
 
 
 def redis_dies(folder: Path, *, times: int) -> str:
-    """Harm it in every way, one way after the other, each as often as asked."""
+    """Cause each fault, one after the other, as often as given."""
     store, server = PostgresServer(require_binaries(), {}), ValkeyServer(require_binary())
     ways = strikes(server)
     order = cycle(ways.values())
@@ -67,12 +67,12 @@ def redis_dies(folder: Path, *, times: int) -> str:
         next(order)()
 
     try:
-        with staged(folder, store.dsn()) as stage:
-            stage.told = {"REDIS_URL": f"127.0.0.1:{server.port}", "REDIS_STREAM_NAME": STREAM}
-            told = prove(stage, f"Redis harmed ({', '.join(ways)})", strike, times=times * len(ways))
-            again = [job["id"] for job in all_jobs(stage, "echo") if job["attempts"] > 1]
-            assert not again, f"{told}; {len(again)} ran more than once"
-            return f"{told}; none ran more than once"
+        with open_system(folder, store.dsn()) as system:
+            system.variables = {"REDIS_URL": f"127.0.0.1:{server.port}", "REDIS_STREAM_NAME": STREAM}
+            summary = prove(system, f"Redis harmed ({', '.join(ways)})", strike, times=times * len(ways))
+            again = [job["id"] for job in all_jobs(system, "echo") if job["attempts"] > 1]
+            assert not again, f"{summary}; {len(again)} ran more than once"
+            return f"{summary}; none ran more than once"
     finally:
         server.remove()
         store.remove()

@@ -1,4 +1,4 @@
-"""At no moment do two trust that they lead, whatever happens to them and to etcd.
+"""At no time do two schedulers believe that they lead, whatever fails.
 
 Candidates ask for one lead, each by a connection of its own, at random moments and sometimes after a long absence; now
 and then one resigns. Meanwhile nodes of etcd are killed, stopped and brought back, at times two of three at once. Every
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota.coordination.etcd import EtcdCoordinator, location_of
 from rota.core.cluster import trusted_seconds
 from rota.core.errors import CoordinatorUnavailable
@@ -27,7 +27,7 @@ CANDIDATES = 5
 
 @dataclass
 class Trust:
-    """From when until when a holder trusts the lead of a term."""
+    """From when until when a holder assumes that it leads, and in which term."""
 
     holder: str
     term: int
@@ -35,8 +35,8 @@ class Trust:
     until: float
 
 
-def prove(stage: Stage, *, seconds: float, seed: int | None = None) -> str:
-    del stage
+def prove(system: System, *, seconds: float, seed: int | None = None) -> str:
+    del system
     seed = random.randrange(2**32) if seed is None else seed
     cluster = EtcdCluster(require_binary(), 3)
     try:
@@ -75,7 +75,7 @@ async def _stand(cluster: EtcdCluster, name: str, rng: random.Random, trusts: li
                     trust = Trust(name, found.term, time.monotonic(), asked + trusted_seconds(LASTING))
                     trusts.append(trust)
                     if rng.random() < 0.05:
-                        # Whoever resigns trusts no more from before it says so.
+                        # A holder that resigns stops assuming that it leads before it reports that.
                         trust.until = time.monotonic()
                         await coordinator.resign("lead", name)
             # Mostly a beat; now and then as long as one that was stopped, or at the very end of its time.

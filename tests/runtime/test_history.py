@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import ManualClock
+from builders import ManualClock
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.history import BucketLength, HistoryFlush, HistoryQuery, Tally

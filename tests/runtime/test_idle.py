@@ -1,4 +1,4 @@
-"""What a process asks of the store while there is nothing to do: few questions, and each of them one statement.
+"""Statements of an idle process: few, and each of them a transaction by itself.
 
 How often each is asked is counted in virtual time, over a minute, for each kind of process; that each of them is one
 statement is counted on the servers themselves. What servers are asked beside that, to hear of work, is added.
@@ -15,8 +15,8 @@ from typing import cast
 
 import pytest
 
-from building import BASE, claim
-from engine.staging import Line
+from builders import BASE, claim
+from engine.environment import FaultyStore
 from guard.counting import MariadbQuestions, PostgresQueries
 from rota.brokers.in_store import InStoreBroker
 from rota.coordination.database import DatabaseCoordinator
@@ -40,7 +40,7 @@ from simulation.loop import run
 
 MINUTE = 60.0
 SETTLING_SECONDS = 20.0
-#: How often servers are asked in a minute to hear of work: PostgreSQL for an echo, MariaDB to wait and to sit lower.
+#: Statements in a minute to wait for work: PostgreSQL for an echo, MariaDB to wait and to sit lower.
 HEARING = max(MINUTE / PROBE_SECONDS, 2 * MINUTE / (CHECK_SECONDS * CHECKS))
 #: At most one a second, all in all.
 ALLOWED = MINUTE - HEARING
@@ -63,10 +63,10 @@ class House:
         self._stack = stack
         self._store = store
 
-    async def start(self, name: str, roles: set[Role]) -> Line:
-        """Start the parts of a process, and give the line over which they ask the store."""
-        line = Line(self._store)
-        seen = cast("Store", line)
+    async def start(self, name: str, roles: set[Role]) -> FaultyStore:
+        """Start the components of a process, and return the recording store that they use."""
+        faulty_store = FaultyStore(self._store)
+        seen = cast("Store", faulty_store)
         loop = asyncio.get_running_loop()
         broker = InStoreBroker(seen)
         self._stack.push_async_callback(broker.close)
@@ -85,7 +85,7 @@ class House:
             )
             membership.add_worker(worker.member)
             self._run(worker.run())
-        return line
+        return faulty_store
 
     def _run(self, part: Awaitable[None]) -> None:
         task = asyncio.ensure_future(part)
@@ -98,23 +98,23 @@ class House:
 
 
 def asked_in_a_minute(kind: str, *, beside: str | None = None) -> Counter[str]:
-    """Count what an idle process asks in a minute, once it has come to rest."""
+    """Count the statements of an idle process in a minute."""
 
     async def story() -> Counter[str]:
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             store = await SqliteStore.open(":memory:", clock=lambda: BASE + timedelta(seconds=loop.time()))
             stack.push_async_callback(store.close)
-            house = House(stack, store)
+            caller_tx_config = House(stack, store)
             if beside is not None:
-                await house.start("first", _PARTS[beside])
+                await caller_tx_config.start("first", _PARTS[beside])
                 await asyncio.sleep(1)
-            line = await house.start("watched", _PARTS[kind])
+            faulty_store = await caller_tx_config.start("watched", _PARTS[kind])
             await asyncio.sleep(SETTLING_SECONDS)
-            line.calls.clear()
+            faulty_store.calls.clear()
             await asyncio.sleep(MINUTE)
             # To watch is to be told: what that takes is counted by itself.
-            return Counter(verb for verb in line.calls if verb != "watch")
+            return Counter(verb for verb in faulty_store.calls if verb != "watch")
 
     return run(story(), seed=7)
 

@@ -1,4 +1,4 @@
-"""Being known: what a process may believe about the lead, and what it does when the coordinator is away."""
+"""Membership: how long a lead is valid, and what a process does without the coordinator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from engine.staging import Line
+from engine.environment import FaultyStore
 from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.cluster import (
@@ -50,7 +50,7 @@ SECONDS = TERM.total_seconds()
 
 
 class Watch:
-    """A steady clock that is moved by hand."""
+    """A steady clock that tests move."""
 
     now = 100.0
 
@@ -134,7 +134,7 @@ async def test_a_lead_is_trusted_for_less_than_it_lasts(faulty: Faulty, engine: 
 
 
 async def test_a_slow_answer_does_not_lengthen_the_trust(faulty: Faulty, engine: Engine, watch: Watch) -> None:
-    """The lead counts from when the coordinator heard of it, which is before its answer came."""
+    """The lead counts from when the coordinator got the request, which is before its answer came."""
     membership = membership_of(faulty, engine, watch)
     faulty.slowness = SECONDS * 0.8
     await membership._campaign()
@@ -166,11 +166,11 @@ async def test_an_api_node_knows_the_leader_and_never_leads(faulty: Faulty, engi
 
 
 async def test_a_change_of_leader_is_told_once(faulty: Faulty, engine: Engine, watch: Watch) -> None:
-    told: list[str] = []
+    answer: list[str] = []
 
     def hear(event: object) -> None:
         if isinstance(event, LeaderChanged):
-            told.append(event.leadership.holder)
+            answer.append(event.leadership.holder)
 
     engine.telemetry.listen(hear)
     membership = membership_of(faulty, engine, watch)
@@ -180,7 +180,7 @@ async def test_a_change_of_leader_is_told_once(faulty: Faulty, engine: Engine, w
     await faulty._real.campaign(LEAD, "other", TERM)
     for _ in range(3):
         await membership._campaign()
-    assert told == ["me", "other"]
+    assert answer == ["me", "other"]
 
 
 async def test_a_coordinator_that_is_away_is_noticed_survived_and_healed(
@@ -241,11 +241,11 @@ async def test_heartbeats_reach_the_store_while_the_coordinator_is_away(
 
 
 class InStore:
-    """The store as coordinator, over a line that can be cut, with a note of what was asked."""
+    """The store as coordinator, whose calls can fail and are recorded."""
 
     def __init__(self, engine: Engine) -> None:
-        self.line = Line(engine.store)
-        self.coordinator = DatabaseCoordinator(cast("Store", self.line), poll_interval=timedelta(seconds=3600))
+        self.faulty_store = FaultyStore(engine.store)
+        self.coordinator = DatabaseCoordinator(cast("Store", self.faulty_store), poll_interval=timedelta(seconds=3600))
 
     def membership(self, watch: Watch, *roles: Role) -> Membership:
         membership = Membership(self.coordinator, None, roles, clock=watch)
@@ -268,8 +268,8 @@ async def test_in_the_store_all_is_said_in_one(in_store: InStore, engine: Engine
         await until(lambda: membership.is_leader)
         roles = {member.role for member in await engine.store.members()}
     assert roles == {Role.SCHEDULER, Role.API, Role.WORKER}
-    assert in_store.line.calls.count("check_in") >= 1
-    assert not {"beat", "lead", "leader"} & set(in_store.line.calls)
+    assert in_store.faulty_store.calls.count("check_in") >= 1
+    assert not {"beat", "lead", "leader"} & set(in_store.faulty_store.calls)
     assert [member.role for member in await engine.store.members()] == [Role.WORKER], "which ends by itself"
     assert await engine.store.leader(LEAD) is None
 
@@ -281,8 +281,8 @@ async def test_the_rank_of_a_worker_is_learnt_with_it(
     check_in = in_store.coordinator.check_in
     ranks = {WORKER.boot: Rank(1, 2)}
 
-    async def ranked(told: MemberHeartbeat) -> ClusterView:
-        return replace(await check_in(told), ranks=ranks)
+    async def ranked(answer: MemberHeartbeat) -> ClusterView:
+        return replace(await check_in(answer), ranks=ranks)
 
     monkeypatch.setattr(in_store.coordinator, "check_in", ranked)
     membership = Membership(in_store.coordinator, engine, clock=watch)
@@ -295,7 +295,7 @@ async def test_the_rank_of_a_worker_is_learnt_with_it(
 async def test_a_change_of_the_configuration_is_seen_with_it(in_store: InStore, watch: Watch) -> None:
     membership = in_store.membership(watch, Role.API)
     async with running(membership):
-        await until(lambda: "check_in" in in_store.line.calls)
+        await until(lambda: "check_in" in in_store.faulty_store.calls)
         seen = await in_store.coordinator.configuration()
         waiting = asyncio.create_task(in_store.coordinator.changed(seen, timedelta(seconds=3000)))
         await in_store.coordinator.configure("colour", "green")
@@ -308,12 +308,12 @@ async def test_a_word_that_was_lost_is_said_again_while_the_lead_is_trusted(in_s
     assert LEAD_INTERVAL.total_seconds() + RETRY_SECONDS < trusted_seconds(TERM)
     assert READ_INTERVAL.total_seconds() < trusted_seconds(TERM), "an API knows all the time who leads"
     membership = in_store.membership(watch, Role.SCHEDULER)
-    in_store.line.cut("check_in")
+    in_store.faulty_store.cut("check_in")
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with running(membership):
         await until(lambda: membership.is_leader)
-    assert in_store.line.calls.count("check_in") == 2
+    assert in_store.faulty_store.calls.count("check_in") == 2
     assert loop.time() - begun < LEAD_INTERVAL.total_seconds() * 0.8
 
 
@@ -327,11 +327,11 @@ async def test_a_heartbeat_without_an_answer_is_repeated_before_the_process_coun
     check_in = in_store.coordinator.check_in
     asked: list[MemberHeartbeat] = []
 
-    async def without_a_word_at_first(told: MemberHeartbeat) -> ClusterView:
-        asked.append(told)
+    async def without_a_word_at_first(answer: MemberHeartbeat) -> ClusterView:
+        asked.append(answer)
         if len(asked) == 1:
             await asyncio.Event().wait()
-        return await check_in(told)
+        return await check_in(answer)
 
     monkeypatch.setattr(in_store.coordinator, "check_in", without_a_word_at_first)
     membership = in_store.membership(watch, Role.SCHEDULER)
@@ -359,7 +359,7 @@ async def test_whether_a_workers_word_was_taken_is_known_while_nobody_can_check_
     membership = in_store.membership(watch)
     await membership.announce(WORKER)
     watch.now += SILENCE_SECONDS + 0.1
-    in_store.line.cut("beat")
+    in_store.faulty_store.cut("beat")
     with pytest.raises(StoreUnavailable):
         await membership.announce(WORKER)
 
@@ -416,7 +416,7 @@ async def test_a_configuration_that_cannot_be_read_is_heeded_as_it_was(
 async def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(
     faulty: Faulty, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An etcd that answers reads and refuses watches would have been asked thousands of times a second."""
+    """An etcd that answers reads and refuses watches would have got thousands of requests a second."""
     calls: list[float] = []
 
     async def changed(since: Configuration, at_most: timedelta) -> Configuration:

@@ -12,7 +12,7 @@ import pytest
 
 from rota.api.router import Route
 from rota.api.routes import ROUTES
-from runtime.hosting import ROOT, STORES, Hosting, hosting, lent_store
+from runtime.hosted_process import ROOT, STORES, HostedProcess, empty_store, hosted_process
 
 #: Valid bodies of the routes with a path parameter, by form.
 BODIES: Final[Mapping[str, object]] = {
@@ -37,7 +37,7 @@ BODIES: Final[Mapping[str, object]] = {
     "BreakerOpen": {},
     "BreakerClose": {},
 }
-#: Things that anyone may name; asking for one that nobody has made is not an error, or makes it.
+#: Things that any caller may name; a request for one that does not exist is not an error, or makes it.
 NAMED: Final = ("queues", "limits", "breakers", "events", "cluster", "locks")
 READS: Final = sorted(
     route.path
@@ -49,14 +49,14 @@ OF_SERVER: Final = {"/openapi.json", "/docs", "/", "/livez", "/readyz", "/health
 
 
 @pytest.fixture(params=STORES)
-async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hosting]:
-    async with lent_store(request.param, tmp_path) as url, hosting(url) as one:
+async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HostedProcess]:
+    async with empty_store(request.param, tmp_path) as url, hosted_process(url) as one:
         for name in ("acme", "beta"):
             await one.ask("POST", "/v1/namespaces", 201, json={"name": name})
         yield one
 
 
-async def filled(host: Hosting, token: str, mark: str) -> dict[str, str]:
+async def filled(host: HostedProcess, token: str, mark: str) -> dict[str, str]:
     """Make one thing of each kind, and give their ids by the kind in the path."""
 
     async def made(path: str, body: object, status: int = 201) -> Any:  # noqa: ANN401 - JSON
@@ -85,13 +85,13 @@ def kind_of(route: Route) -> str:
     return route.path.removeprefix("/v1").split("/")[1]
 
 
-async def seen(host: Hosting, token: str) -> dict[str, Any]:
+async def seen(host: HostedProcess, token: str) -> dict[str, Any]:
     """Read all that is in a namespace and does not change by itself."""
     paths = ("/v1/jobs", "/v1/schedules", "/v1/workflows", "/v1/webhooks", "/v1/tokens", "/v1/locks", "/v1/limits")
     return {path: await host.ask("GET", path, token=token) for path in paths}
 
 
-async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown(host: Hosting) -> None:
+async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown(host: HostedProcess) -> None:
     acme, beta = await host.token("acme"), await host.token("beta")
     ids = await filled(host, acme, "acmex")
     # Users are of the default namespace only.
@@ -124,16 +124,16 @@ async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown
 
 
 def _never_made(name: str) -> str:
-    """Give a name of the same form that nobody has made."""
+    """Return a name of the same form that does not exist."""
     return name.replace("acme", "none") if "acme" in name else name[:-3] + ("000" if name[-3:] != "000" else "111")
 
 
 def _stripped(text: str, name: str) -> str:
-    """Leave out the name that was asked for, and times."""
+    """Leave out the name that was requested, and times."""
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text).replace(name, "NAME")
 
 
-async def test_a_namespace_is_told_nothing_of_the_deployment(host: Hosting) -> None:
+async def test_a_namespace_is_told_nothing_of_the_deployment(host: HostedProcess) -> None:
     """Neither settings, such as the address of the database, nor the paths of files, nor the other namespaces."""
     acme = await host.token("acme")
     listed = await host.ask("GET", "/v1/system/config")
@@ -147,7 +147,7 @@ async def test_a_namespace_is_told_nothing_of_the_deployment(host: Hosting) -> N
         assert "beta" not in text, path
 
 
-async def test_an_id_of_another_namespace_within_a_request_is_unknown_too(host: Hosting) -> None:
+async def test_an_id_of_another_namespace_within_a_request_is_unknown_too(host: HostedProcess) -> None:
     """In batches, as a parent, in a selection, a cursor, a stream, or with the lease token that belongs to it."""
     acme, beta = await host.token("acme"), await host.token("beta")
     ids = await filled(host, acme, "acmex")
@@ -207,7 +207,7 @@ async def test_an_id_of_another_namespace_within_a_request_is_unknown_too(host: 
 class Player:
     """Does random things in one namespace, and checks that no answer has anything of the others."""
 
-    def __init__(self, host: Hosting, name: str, token: str, rng: random.Random) -> None:
+    def __init__(self, host: HostedProcess, name: str, token: str, rng: random.Random) -> None:
         self.host, self.name, self.token, self.rng = host, name, token, rng
         self.mark = f"{name}x"
         #: What no answer may have: the marks and ids of the others.
@@ -311,7 +311,7 @@ class Player:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_random_operations_in_one_namespace_never_show_in_another(host: Hosting, seed: int) -> None:
+async def test_random_operations_in_one_namespace_never_show_in_another(host: HostedProcess, seed: int) -> None:
     rng = random.Random(seed)
     tokens = {"main": ROOT, "acme": await host.token("acme"), "beta": await host.token("beta")}
     players = [Player(host, name, token, rng) for name, token in tokens.items()]

@@ -21,7 +21,7 @@ from rota.runtime import open_link
 from rota.runtime.components import RolePlan
 from rota.runtime.link import work_source
 from rota.runtime.namespace_stores import exists, store_url
-from runtime.hosting import STORES, Hosting, hosting, lent_store
+from runtime.hosted_process import STORES, HostedProcess, empty_store, hosted_process
 
 pytestmark = pytest.mark.usefixtures("hurried")
 
@@ -34,19 +34,19 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=STORES)
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    async with lent_store(request.param, tmp_path) as one:
+    async with empty_store(request.param, tmp_path) as one:
         yield one
 
 
 @pytest.fixture
-async def host(url: str) -> AsyncIterator[Hosting]:
-    async with hosting(url) as one:
+async def host(url: str) -> AsyncIterator[HostedProcess]:
+    async with hosted_process(url) as one:
         for name in ("acme", "beta"):
             await one.ask("POST", "/v1/namespaces", 201, json={"name": name})
         yield one
 
 
-async def test_a_job_of_one_namespace_is_unknown_in_another(host: Hosting) -> None:
+async def test_a_job_of_one_namespace_is_unknown_in_another(host: HostedProcess) -> None:
     job = (await host.ask("POST", "/v1/jobs", 201, namespace="acme", json={"type": "x", "queue": "secret"}))["id"]
     assert (await host.ask("GET", f"/v1/jobs/{job}", namespace="acme"))["queue"] == "secret"
     for other in ("", "beta", "default"):
@@ -63,7 +63,7 @@ async def test_the_lease_keeper_of_a_killed_worker_does_not_make_a_dropped_names
     assert not await exists(gone)
 
 
-async def test_tabs_of_the_dashboard_share_no_answers_across_namespaces(host: Hosting) -> None:
+async def test_tabs_of_the_dashboard_share_no_answers_across_namespaces(host: HostedProcess) -> None:
     await host.ask("POST", "/v1/jobs", 201, namespace="acme", json={"type": "x"})
     tab = {"Rota-Client": "ui"}
     names = ("acme", "beta", "default") * 3
@@ -71,7 +71,7 @@ async def test_tabs_of_the_dashboard_share_no_answers_across_namespaces(host: Ho
     assert [len(answer["items"]) for answer in listed] == [1, 0, 0] * 3
 
 
-async def test_a_token_is_for_its_namespace_and_cannot_choose_another(host: Hosting) -> None:
+async def test_a_token_is_for_its_namespace_and_cannot_choose_another(host: HostedProcess) -> None:
     secret = await host.token("acme")
     assert secret.startswith("rota_acme_")
     me = await host.ask("GET", "/v1/me", token=secret)
@@ -88,20 +88,20 @@ async def test_a_token_is_for_its_namespace_and_cannot_choose_another(host: Host
     assert [one["name"] for one in (await host.ask("GET", "/v1/tokens", namespace="beta"))["items"]] == []
 
 
-async def test_a_revoked_token_of_a_namespace_is_refused(host: Hosting) -> None:
+async def test_a_revoked_token_of_a_namespace_is_refused(host: HostedProcess) -> None:
     secret = await host.token("acme")
     await host.ask("GET", "/v1/me", token=secret)
     await host.ask("DELETE", "/v1/tokens/ann", namespace="acme")
     await host.ask("GET", "/v1/me", 401, token=secret)
 
 
-async def test_only_tokens_with_the_action_may_choose_a_namespace(host: Hosting) -> None:
+async def test_only_tokens_with_the_action_may_choose_a_namespace(host: HostedProcess) -> None:
     admin, viewer = await host.token(""), await host.token("", "eve", role="viewer")
     assert (await host.ask("GET", "/v1/me", token=admin, namespace="acme"))["namespace"] == "acme"
     await host.ask("GET", "/v1/me", 404, token=viewer, namespace="acme")
 
 
-async def test_a_session_stays_in_the_namespace_it_was_begun_in(host: Hosting) -> None:
+async def test_a_session_stays_in_the_namespace_it_was_begun_in(host: HostedProcess) -> None:
     for sent in ({"namespace": "acme"}, {"token": await host.token("acme")}):
         answer = await host.ask("POST", "/v1/session", None, **sent)
         assert answer.status_code == 201
@@ -112,7 +112,7 @@ async def test_a_session_stays_in_the_namespace_it_was_begun_in(host: Hosting) -
         await host.ask("GET", "/v1/me", 404, token="", namespace="beta", headers=cookie)
 
 
-async def test_the_same_key_in_two_namespaces_makes_two_jobs(host: Hosting) -> None:
+async def test_the_same_key_in_two_namespaces_makes_two_jobs(host: HostedProcess) -> None:
     body = {"type": "x", "idempotency_key": "order-1"}
     made = {}
     for name in ("acme", "beta"):
@@ -123,7 +123,7 @@ async def test_the_same_key_in_two_namespaces_makes_two_jobs(host: Hosting) -> N
         assert again.json()["id"] == job
 
 
-async def test_a_worker_of_one_namespace_never_gets_jobs_of_another(host: Hosting, url: str) -> None:
+async def test_a_worker_of_one_namespace_never_gets_jobs_of_another(host: HostedProcess, url: str) -> None:
     for name in ("", "acme", "beta"):
         await host.ask("POST", "/v1/jobs", 201, namespace=name, json={"type": "x", "payload": name})
     claim = {"worker_id": "w", "boot_id": "b", "max": 100}
@@ -137,7 +137,7 @@ async def test_a_worker_of_one_namespace_never_gets_jobs_of_another(host: Hostin
         await link.close()
 
 
-async def test_the_scheduler_serves_all_namespaces_also_new_ones(host: Hosting) -> None:
+async def test_the_scheduler_serves_all_namespaces_also_new_ones(host: HostedProcess) -> None:
     await host.ask("POST", "/v1/namespaces", 201, json={"name": "late-1"})
     for name in ("acme", "late-1"):
         job = (await host.ask("POST", "/v1/jobs", 201, namespace=name, json={"type": "x", "delay": 0.2}))["id"]
@@ -147,11 +147,11 @@ async def test_the_scheduler_serves_all_namespaces_also_new_ones(host: Hosting) 
 
 
 async def test_namespaces_survive_a_restart(url: str) -> None:
-    async with hosting(url) as host:
+    async with hosted_process(url) as host:
         await host.ask("POST", "/v1/namespaces", 201, json={"name": "acme", "limits": {"jobs_waiting": 7}})
         secret = await host.token("acme")
         job = (await host.ask("POST", "/v1/jobs", 201, token=secret, json={"type": "x"}))["id"]
-    async with hosting(url) as host:
+    async with hosted_process(url) as host:
         (listed,) = (await host.ask("GET", "/v1/namespaces"))["items"]
         assert (listed["name"], listed["limits"]) == ("acme", {"jobs_waiting": 7})
         assert (await host.ask("GET", f"/v1/jobs/{job}", token=secret))["id"] == job
@@ -159,14 +159,14 @@ async def test_namespaces_survive_a_restart(url: str) -> None:
 
 async def test_a_namespace_that_another_process_created_is_served_at_once(url: str) -> None:
     api_only = RolePlan(schedules=False, serves=True, works=False, instance="other")
-    async with hosting(url) as first, hosting(url, api_only) as second:
+    async with hosted_process(url) as first, hosted_process(url, api_only) as second:
         await second.ask("GET", "/v1/jobs", 404, namespace="acme")
         await first.ask("POST", "/v1/namespaces", 201, json={"name": "acme"})
         secret = await first.token("acme")
         assert (await second.ask("GET", "/v1/me", token=secret))["namespace"] == "acme"
 
 
-async def test_a_deleted_namespace_is_unknown_and_its_tables_are_dropped(host: Hosting, url: str) -> None:
+async def test_a_deleted_namespace_is_unknown_and_its_tables_are_dropped(host: HostedProcess, url: str) -> None:
     secret = await host.token("acme")
     await host.ask("POST", "/v1/jobs", 201, token=secret, json={"type": "x"})
     refused = await host.ask("DELETE", "/v1/namespaces/acme?confirm=beta", 422)
@@ -185,7 +185,7 @@ async def test_a_deleted_namespace_is_unknown_and_its_tables_are_dropped(host: H
     assert await exists(store_url(url, "acme"))
 
 
-async def test_jobs_waiting_requests_and_bytes_are_limited(host: Hosting) -> None:
+async def test_jobs_waiting_requests_and_bytes_are_limited(host: HostedProcess) -> None:
     await host.ask("PUT", "/v1/namespaces/acme/limits", json={"jobs_waiting": 3})
     statuses = []
     for _ in range(4):
@@ -206,7 +206,7 @@ async def test_jobs_waiting_requests_and_bytes_are_limited(host: Hosting) -> Non
     assert [(await host.ask("GET", "/v1/queues", None, namespace="acme")).status_code for _ in range(5)] == [200] * 5
 
 
-async def test_the_live_stream_and_the_metrics_are_of_one_namespace(host: Hosting) -> None:
+async def test_the_live_stream_and_the_metrics_are_of_one_namespace(host: HostedProcess) -> None:
     headers = {"Authorization": f"Bearer {await host.token('acme')}"}
     seen = ""
     async with host.client.stream("GET", "/v1/events/stream", headers=headers) as stream:
@@ -232,14 +232,14 @@ async def test_the_live_stream_and_the_metrics_are_of_one_namespace(host: Hostin
 
 @pytest.mark.parametrize("name", ["default", "Acme", "a_b", "a--b", "-a", "9a", "a" * 31, "ä", "a b"])
 async def test_a_wrong_name_is_refused(tmp_path: Path, name: str) -> None:
-    async with hosting(str(tmp_path / "rota.db")) as host:
+    async with hosted_process(str(tmp_path / "rota.db")) as host:
         refused = await host.ask("POST", "/v1/namespaces", 422, json={"name": name})
         assert refused["errors"][0]["field"] == "name"
         await host.ask("GET", "/v1/namespaces/none", 404)
         await host.ask("PUT", "/v1/namespaces/none/limits", 404, json={})
 
 
-async def test_a_store_that_is_not_ours_is_not_taken(host: Hosting, url: str) -> None:
+async def test_a_store_that_is_not_ours_is_not_taken(host: HostedProcess, url: str) -> None:
     link = await open_link(replace(host.settings, namespace="acme"), store_url(url, "acme"))
     await link.close()
     assert link.engine is not None
@@ -253,9 +253,9 @@ async def test_a_store_that_is_not_ours_is_not_taken(host: Hosting, url: str) ->
     assert "not of this deployment" in foreign["detail"]
 
 
-async def test_a_process_in_a_namespace_serves_only_that(host: Hosting, url: str) -> None:
+async def test_a_process_in_a_namespace_serves_only_that(host: HostedProcess, url: str) -> None:
     secret, other = await host.token("acme"), await host.token("")
-    async with hosting(url, namespace="acme") as inner:
+    async with hosted_process(url, namespace="acme") as inner:
         assert (await inner.ask("GET", "/v1/me"))["namespace"] == "acme"
         assert (await inner.ask("GET", "/v1/me", token=secret))["namespace"] == "acme"
         await inner.ask("GET", "/v1/me", 401, token=other)
@@ -265,14 +265,14 @@ async def test_a_process_in_a_namespace_serves_only_that(host: Hosting, url: str
 
 
 async def test_an_unknown_namespace_is_not_opened_by_a_process(url: str) -> None:
-    async with hosting(url):
+    async with hosted_process(url):
         with pytest.raises(InvalidRequest, match="rota namespaces create nobody"):
-            async with hosting(url, namespace="nobody"):
+            async with hosted_process(url, namespace="nobody"):
                 pass
         assert not await exists(store_url(url, "nobody"))
 
 
-async def test_an_app_submits_to_its_namespace_in_process_and_over_http(host: Hosting, url: str) -> None:
+async def test_an_app_submits_to_its_namespace_in_process_and_over_http(host: HostedProcess, url: str) -> None:
     def submit() -> str:
         app = Rota(url, namespace="acme")
         task = app.task(name="greet")(lambda: None)
@@ -295,7 +295,9 @@ async def test_an_app_submits_to_its_namespace_in_process_and_over_http(host: Ho
     assert (await host.ask("GET", "/v1/jobs"))["items"] == []
 
 
-async def test_tables_that_a_crash_left_out_are_made_when_the_namespace_is_opened(host: Hosting, url: str) -> None:
+async def test_tables_that_a_crash_left_out_are_made_when_the_namespace_is_opened(
+    host: HostedProcess, url: str
+) -> None:
     assert host.link.engine is not None
     now = await host.link.engine.store.time()
     await host.link.engine.store.put_namespace(Namespace("late-1", now))

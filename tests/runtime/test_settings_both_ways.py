@@ -32,7 +32,7 @@ from rota.runtime.namespace_stores import make
 from rota.runtime.process import Process, plan_of, set_up_logs
 from rota.settings import OPTIONS, read
 from servers.certificates import Authority
-from servers.housing import free_port
+from servers.private_server import free_port
 
 HOME = "127.0.0.1"
 

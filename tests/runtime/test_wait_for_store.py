@@ -1,4 +1,4 @@
-"""Starting while the database is away: wait for it, and say what to do if it stays away."""
+"""Starting while the database is away: wait for it, and end with a remedy if it stays unavailable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from journeys.stage import staged
+from journeys.system import open_system
 from rota import Rota
 from rota.cli.exits import Exit
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.runtime.store import LONGEST_PAUSE_SECONDS, wait_for_store
-from servers.housing import free_port
+from servers.private_server import free_port
 from simulation.loop import run
 
 MINUTE = timedelta(seconds=60)
@@ -89,15 +89,15 @@ def test_serve_ends_quietly_when_it_is_told_to_stop_while_its_database_is_away(
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 @pytest.mark.parametrize("role", ["standalone", "scheduler", "api", "worker"])
 def test_a_role_whose_database_stays_away_exits_as_unreachable(tmp_path: Path, role: str, scheme: str) -> None:
-    with staged(tmp_path) as stage:
+    with open_system(tmp_path) as system:
         store = f"{scheme}://rota:hunter2@127.0.0.1:{free_port()}/rota"
         port = () if role == "worker" else ("--port", str(free_port()))
-        process = stage.start(role, "--store", store, *port, "--start-timeout", "1s")
+        process = system.start(role, "--store", store, *port, "--start-timeout", "1s")
         assert process.wait(60) == Exit.UNREACHABLE
-        assert "the store is unavailable; trying again" in stage.logs()
-        assert "fix: start the database" in stage.logs()
-        assert "--start-timeout" in stage.logs()
-        assert "hunter2" not in stage.logs()
+        assert "the store is unavailable; trying again" in system.logs()
+        assert "fix: start the database" in system.logs()
+        assert "--start-timeout" in system.logs()
+        assert "hunter2" not in system.logs()
 
 
 def test_a_program_whose_database_stays_away_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a worker shows of itself, and to whom."""
+"""The HTTP endpoint of a worker: its pages, and who may read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
-from core.making import job
+from core.builders import job
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.ids import JobId
 from rota.core.job import Job
@@ -118,7 +118,7 @@ async def test_without_a_token_a_worker_stays_on_its_machine(link: Link) -> None
 
 
 class Giving:
-    """A source that gives what it is told to."""
+    """A source that returns what the test sets."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs

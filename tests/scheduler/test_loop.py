@@ -1,4 +1,4 @@
-"""The scheduler's loops in virtual time: on time, cheap while nothing is due, and undiscouraged."""
+"""The scheduler's loops in virtual time: on time, cheap while nothing is due, and continued after failures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from building import BASE, new_job
-from engine.staging import Line
+from builders import BASE, new_job
+from engine.environment import FaultyStore
 from rota.brokers.in_store import InStoreBroker
 from rota.core.lifecycle import State
 from rota.core.queue import Lane
@@ -33,16 +33,16 @@ from simulation.loop import run
 class Night:
     """A scheduler at work, and the store it works on."""
 
-    def __init__(self, engine: Engine, store: Store, line: Line) -> None:
+    def __init__(self, engine: Engine, store: Store, faulty_store: FaultyStore) -> None:
         self.engine = engine
         self.store = store
-        self.line = line
+        self.faulty_store = faulty_store
 
     def now(self) -> datetime:
         return BASE + timedelta(seconds=asyncio.get_running_loop().time())
 
     async def became_pending_after(self, job: NewJob) -> float:
-        """Say how many seconds passed until a job was pending."""
+        """Return how many seconds passed until a job was pending."""
         begun = asyncio.get_running_loop().time()
         while (await self.store.get([job.id]))[0].state is not State.PENDING:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(0.005)
@@ -62,16 +62,16 @@ async def night(
         return BASE + timedelta(seconds=loop.time())
 
     store = await SqliteStore.open(":memory:", clock=clock)
-    line = Line(store)
+    faulty_store = FaultyStore(store)
     if failing is not None:
-        line.fail(failing, RuntimeError("the transport is closed"))
-    seen = cast("Store", line)
+        faulty_store.fail(failing, RuntimeError("the transport is closed"))
+    seen = cast("Store", faulty_store)
     broker = InStoreBroker(seen)
     engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, rng=lambda: 0.5)
     scheduler = Scheduler(engine, retention=Retention(), stands_by=stands_by, rng=lambda: 0.5)
     running = asyncio.create_task(scheduler.run())
     try:
-        yield Night(engine, store, line)
+        yield Night(engine, store, faulty_store)
     finally:
         running.cancel()
         await asyncio.wait([running])
@@ -118,9 +118,9 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
         async with night(host_is_off_by=timedelta(hours=1)) as one:
             await one.engine.submit([new_job(run_at=one.now() + timedelta(hours=2))])
             await asyncio.sleep(1)
-            one.line.calls.clear()
+            one.faulty_store.calls.clear()
             await asyncio.sleep(60)
-            return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
+            return [verb for verb in one.faulty_store.calls if verb not in {"watch", "prune"}]
 
     calls = run(story())
     # And now and then for due operations, once a minute for queued jobs that an unused broker has left.
@@ -145,11 +145,11 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def stuck() -> int:
-    """Let a job be due that cannot be moved, for a minute; gives how often the timetable was asked for."""
+    """Let a job be due that cannot be moved, for a minute; return how often the timetable was read."""
     async with night() as one:
         await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
         await asyncio.sleep(61)
-        return one.line.calls.count("timetable")
+        return one.faulty_store.calls.count("timetable")
 
 
 @pytest.mark.usefixtures("passes")
@@ -171,9 +171,9 @@ def test_a_pass_that_fails_is_repeated() -> None:
             job = new_job(run_at=one.now() + timedelta(seconds=10))
             await one.engine.submit([job])
             await asyncio.sleep(9)
-            one.line.cut("promote")
+            one.faulty_store.cut("promote")
             pending = await one.became_pending_after(job)
-            return pending, one.line.calls.count("promote")
+            return pending, one.faulty_store.calls.count("promote")
 
     seconds, passes = run(story())
     assert seconds == pytest.approx(1.05, abs=0.1)
@@ -192,7 +192,7 @@ def test_a_pass_that_fails_unexpectedly_ends_no_scheduler(verb: str, caplog: pyt
             job = new_job(run_at=one.now() + timedelta(seconds=40))
             await one.engine.submit([job])
             pending = await one.became_pending_after(job)
-            return pending, one.line.calls.count(verb)
+            return pending, one.faulty_store.calls.count(verb)
 
     seconds, calls = run(story())
     assert seconds == pytest.approx(40, abs=0.02)
@@ -250,10 +250,10 @@ def test_while_another_scheduler_leads_nothing_is_pruned_and_due_jobs_are_promot
             await one.engine.submit([job])
             late = await one.became_pending_after(job) - 40
             await asyncio.sleep(100)
-            before = [verb for verb in one.line.calls if verb == "prune"]
+            before = [verb for verb in one.faulty_store.calls if verb == "prune"]
             is_led = False
             await asyncio.sleep(100)
-            return late, before, [verb for verb in one.line.calls if verb == "prune"]
+            return late, before, [verb for verb in one.faulty_store.calls if verb == "prune"]
 
     late, before, after = run(story())
     assert late <= 0.02

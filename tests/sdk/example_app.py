@@ -1,4 +1,4 @@
-"""An app with one task, for those who look at how it is submitted."""
+"""An app with one task, for tests of submissions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def app_on(url: str) -> Rota:
 
 
 def with_a_bad_queue(task: Any) -> Any:  # noqa: ANN401 - any task
-    """Give a task whose jobs are refused where they are stored: `using` would refuse such a queue at once."""
+    """Return a task whose jobs are refused where they are stored: `using` would refuse such a queue at once."""
     other = task.using()
     other.template = replace(task.template, queue="q" * 1000)
     return other

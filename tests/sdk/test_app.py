@@ -1,4 +1,4 @@
-"""The Python way in: defining tasks, submitting them, and what comes back."""
+"""The Python API: defining tasks, submitting them, and results."""
 
 from __future__ import annotations
 

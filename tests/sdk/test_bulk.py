@@ -1,4 +1,4 @@
-"""Many calls in one go: each makes the job that it would have made by itself."""
+"""Many calls in one batch: each makes the same job as a single call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE
+from builders import BASE
 from rota import Rota
 from rota.core.bulk import UniformJobs
 from rota.core.errors import InvalidRequest

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.staging import served
-from building import HOUR, SECOND, ManualClock, claim
+from api.environment import served
+from builders import HOUR, SECOND, ManualClock, claim
 from rota import Options, Rota
 from rota.api import ApiSettings, create_app
 from rota.brokers.in_store import InStoreBroker
@@ -231,11 +231,11 @@ class Apps:
         self._option = option
         self._connection = connection
 
-    def app(self, url: str, *, is_told: bool) -> Rota:
+    def app(self, url: str, *, is_api_given: bool) -> Rota:
         app = Rota(url)
         for name in ("plain", "follower"):
             app.task(name=name)(_nothing)
-        app.task(name="tried", **(self.options(app) if is_told else {}))(_nothing)
+        app.task(name="tried", **(self.options(app) if is_api_given else {}))(_nothing)
         return app
 
     def options(self, app: Rota) -> Any:  # noqa: ANN401 - any options
@@ -256,12 +256,12 @@ async def scene_of(way: str, place: str, option: str | None, path: Path) -> Asyn
         engine = Engine(store, broker, clock=clock)
         connection = opened.enter_context(closing(sqlite3.connect(path, check_same_thread=False)))
         apps = Apps(option, connection)
-        server = apps.app(str(path), is_told=place == "server")
+        server = apps.app(str(path), is_api_given=place == "server")
         opened.callback(server.close)
         api = create_app(engine, settings=ApiSettings(defaults=Defaults(tasks=definition_of(server).defaults)))
         opened.push_async_callback(api.aclose)
         async with served(api) as url:
-            app = apps.app(url if way == "http" else str(path), is_told=place == "decorator")
+            app = apps.app(url if way == "http" else str(path), is_api_given=place == "decorator")
             ways: dict[str, Callable[[], str]] = {
                 "decorator": lambda: app.tasks["tried"].submit().id,
                 "using": lambda: app.tasks["tried"].using(**apps.options(app)).submit().id,

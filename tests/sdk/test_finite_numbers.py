@@ -1,4 +1,4 @@
-"""NaN and the infinities, which JSON does not have, are refused by every way in, and never become None."""
+"""NaN and the infinities, which JSON does not have, are refused by every way to submit, and never become None."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.staging import Stage as ApiStage
-from api.staging import staged
+from api.environment import ApiEnvironment, api_environment
 from rota import JobFailed, Rota, current
 from rota.cli.exits import Exit
 from rota.cli.main import main
@@ -77,14 +76,14 @@ def test_a_result_that_is_no_finite_number_fails_the_job(app: Rota, number: floa
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999"])
 async def test_http_refuses_them_as_no_json(text: str) -> None:
-    async with staged() as stage:
+    async with api_environment() as env:
         for path, body in (("/v1/jobs", '{"payload": [%s]}'), ("/jobs", '{"type": "a", "payload": %s}')):
-            assert await _status(stage, path, body % text) in {400, 422}
-        assert (await stage.client.get("/v1/jobs")).json()["items"] == []
+            assert await _status(env, path, body % text) in {400, 422}
+        assert (await env.client.get("/v1/jobs")).json()["items"] == []
 
 
-async def _status(stage: ApiStage, path: str, content: str) -> int:
-    answer = await stage.client.post(path, content=content, headers={"Content-Type": "application/json"})
+async def _status(env: ApiEnvironment, path: str, content: str) -> int:
+    answer = await env.client.post(path, content=content, headers={"Content-Type": "application/json"})
     return answer.status_code
 
 

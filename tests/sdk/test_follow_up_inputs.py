@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.staging import served, staged
+from api.environment import api_environment, served
 from rota import GiveUp, Rota
 from rota.client import connect
 from rota.core.errors import InvalidRequest
@@ -38,10 +38,10 @@ def submit_both(app: Rota) -> None:
     app.tasks["work"].submit(4)
     assert seen.get(timeout=30) == {"double": 8}
     failed = app.tasks["work"].submit(-1)
-    told = seen.get(timeout=30)
-    assert (told["id"], told["type"], told["state"]) == (failed.id, "work", "dead")
-    assert told["error"] == {"kind": "GiveUp", "message": "negative"}
-    assert told["payload"] == {"args": [-1], "kwargs": {}}
+    answer = seen.get(timeout=30)
+    assert (answer["id"], answer["type"], answer["state"]) == (failed.id, "work", "dead")
+    assert answer["error"] == {"kind": "GiveUp", "message": "negative"}
+    assert answer["payload"] == {"args": [-1], "kwargs": {}}
 
 
 def test_a_follow_up_takes_the_result_or_the_failure(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_follow_up_takes_the_result_or_the_failure(tmp_path: Path) -> None:
 
 
 async def test_a_worker_over_http_reads_them_through_the_api() -> None:
-    async with staged() as stage, served(stage.api) as url:
+    async with api_environment() as env, served(env.api) as url:
         app, client = tasks_of(Rota(url)), connect([url])
         handlers = Handlers(handler_of(task.function, type=name) for name, task in app.tasks.items())
         worker = Worker(client, handlers, WorkerOptions("ada", poll_interval=timedelta(seconds=1)), inputs=client)

@@ -98,7 +98,7 @@ async def test_what_its_own_loop_handed_in_is_served_before_an_app_closes(app: R
     note = app.tasks["note"]
     await note.asubmit(0)
     calls = [asyncio.create_task(note.asubmit(number)) for number in range(50)]
-    # Some are under way by then, and some still wait at the desk.
+    # Some are under way by then, and some still wait in the batcher.
     for _ in range(2):
         await asyncio.sleep(0)
     calls += [asyncio.create_task(note.asubmit(number)) for number in range(50)]
@@ -143,24 +143,24 @@ async def test_a_submission_that_nobody_waits_for_any_more_harms_nobody(app: Rot
 async def test_listeners_are_told_on_the_portals_loop(app: Rota) -> None:
     engine = (await app.portal.acall(app.link())).engine
     assert engine is not None
-    told: list[int] = []
+    answer: list[int] = []
     has_heard = threading.Event()
 
     def heard(event: Event) -> None:
         if isinstance(event, JobsSubmitted):
-            told.append(threading.get_ident())
-            if len(told) == 2:
+            answer.append(threading.get_ident())
+            if len(answer) == 2:
                 has_heard.set()
 
     engine.telemetry.listen(heard)
     await asyncio.to_thread(app.tasks["note"].submit, 1)
     await app.tasks["note"].asubmit(2)
     assert await asyncio.to_thread(has_heard.wait, 60)
-    assert set(told) == {app.portal._thread.ident}
+    assert set(answer) == {app.portal._thread.ident}
 
 
 async def test_a_listener_is_woken_by_work_from_another_thread() -> None:
-    # So that the loop objects to whoever touches it from another thread.
+    # So that the loop raises if it is used from another thread.
     asyncio.get_running_loop().set_debug(True)
     store = await SqliteStore.open(":memory:")
     broker = InStoreBroker(store)
@@ -249,7 +249,7 @@ app.close()
 
 
 def test_a_process_forked_while_others_submit_is_not_locked_out(app: Rota) -> None:
-    """It would wait for a lock that nobody holds, for all time."""
+    """It would wait forever for a lock that no thread holds."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING_IN_THE_MIDST, app.url], check=True, timeout=120)
 
 

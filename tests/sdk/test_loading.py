@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _said(program: str) -> str:
-    """Give the last line that a program says as it fails."""
+    """Return the last line that a program says as it fails."""
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert ended.returncode == 1
     return ended.stderr.splitlines()[-1]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.staging import body_of, problem_of
+from api.environment import body_of, problem_of
 from rota import Rota
 from rota.core.errors import InvalidRequest
 from rota.runtime.mounted import MountedApi

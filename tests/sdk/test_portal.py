@@ -1,4 +1,4 @@
-"""The portal: whoever comes while it closes is served or refused, and never waits in vain."""
+"""The portal: calls that come while it closes are served or refused, and never wait forever."""
 
 from __future__ import annotations
 

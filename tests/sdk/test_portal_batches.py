@@ -1,4 +1,4 @@
-"""The portal's batcher: many callers, few switches between threads, and to each its own answer."""
+"""The portal's batcher: many callers, few switches between threads, and each caller gets its own answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.sdk.portal import Portal, PortalBatcher
 
 
 class Doubling:
-    """Doubles numbers and remembers the batches. Whoever comes first waits until the gate is open."""
+    """Doubles numbers and remembers the batches. The first call waits until the gate is open."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

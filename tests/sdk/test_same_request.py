@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.staging import body_of, problem_of, staged
-from building import BASE
+from api.environment import api_environment, body_of, problem_of
+from builders import BASE
 from rota import Retry, Rota
 from rota.core.errors import KeyReused
 from rota.core.ids import JobId, to_text
@@ -77,14 +77,14 @@ def job_of(body: Body) -> NewJob:
 
 
 def over_http(body: Body) -> bytes:
-    """Give the hash of a request that comes as JSON."""
+    """Return the hash of a request that comes as JSON."""
     job = job_of(body)
     assert job.idempotency is not None
     return job.idempotency.request
 
 
 def in_python(argument: object, options: Options, now: datetime = BASE) -> tuple[bytes, bytes]:
-    """Give the hashes of a call on a store, and of the same call over HTTP."""
+    """Return the hashes of a call on a store, and of the same call over HTTP."""
     job = note.using(**options).call(argument).job(JobId(1), now)
     assert job.idempotency is not None
     sent = msgspec.json.decode(msgspec.json.encode(submission_of(job, now)), type=Submission)
@@ -186,13 +186,13 @@ async def test_one_key_means_one_job_by_every_way_in(tmp_path: Path) -> None:
     place = tmp_path / "rota.db"
     here = Rota(str(place))
     task = here.task(name="note")(lambda value: value)
-    async with staged(location=str(place)) as stage:
+    async with api_environment(location=str(place)) as env:
         body = {"type": "note", "payload": {"args": [1], "kwargs": {}}, "idempotency_key": "k"}
-        first = body_of(await stage.client.post("/v1/jobs", json=body), 201)
-        again = await stage.client.post("/v1/jobs", json={**body, "max_attempts": 3})
+        first = body_of(await env.client.post("/v1/jobs", json=body), 201)
+        again = await env.client.post("/v1/jobs", json={**body, "max_attempts": 3})
         handle = await task.using(idempotency_key="k").asubmit(1)
         assert (body_of(again)["id"], handle.id) == (first["id"], first["id"])
         with pytest.raises(KeyReused):
             await task.using(idempotency_key="k").asubmit(2)
-        problem_of(await stage.client.post("/v1/jobs", json={**body, "priority": 6}), 422)
+        problem_of(await env.client.post("/v1/jobs", json={**body, "priority": 6}), 422)
     await asyncio.to_thread(here.close)

@@ -260,11 +260,11 @@ def test_a_wait_within_an_effect_is_refused_at_once(file_app: Rota) -> None:
     async def onboard_async() -> None:
         job = current()
 
-        async def welcome() -> None:
+        async def open_transaction() -> None:
             effects.add("welcome")
             await job.await_event("paid", event="paid:7")
 
-        await job.astep("welcome", welcome)
+        await job.astep("welcome", open_transaction)
 
     with file_app.run():
         for task in (onboard, onboard_async):

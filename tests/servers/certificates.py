@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from servers.housing import required
+from servers.private_server import required
 
 
 def sign_itself(folder: Path) -> tuple[Path, Path]:

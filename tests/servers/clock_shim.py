@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from servers.housing import required
+from servers.private_server import required
 
 MISSING: Final = "no C compiler: install Debian's gcc and libc6-dev (tools/servers does, as root or with sudo)"
 _SOURCE: Final = Path(__file__).with_name("clock_shim.c")

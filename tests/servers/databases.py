@@ -1,5 +1,5 @@
 """Databases on the shared MariaDB: an empty one for each test. Making the tables costs half a second, emptying little,
-so a database that was used is emptied and lent again.
+so a used database is emptied and used again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TABLES: Final = [name for name in re.findall(r"CREATE TABLE (\S+)", _SCHEMA) if
 
 @asynccontextmanager
 async def fresh_database() -> AsyncIterator[str]:
-    """Lend the URL of a database without a single table."""
+    """Make a database without tables, and return its URL."""
     server = shared_server()
     name = f"fresh_{next(_numbers)}"
     server.execute(f"CREATE DATABASE {name}")
@@ -35,7 +35,7 @@ async def fresh_database() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def empty_database() -> AsyncIterator[str]:
-    """Lend the URL of a database without a single row, whose tables may already be there."""
+    """Make a database without rows, whose tables may already exist, and return its URL."""
     server = shared_server()
     if _free:
         name = _free.pop()

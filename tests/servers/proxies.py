@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a server on this host, which can be told to fail as networks and load balancers do.
+"""A TCP proxy between a client and a server on this host, which tests can make fail as networks and load balancers do.
 
 It runs on a loop and a thread of its own, so tests with and without a loop, and tests that start processes, use it
 alike. Each method may be called from any thread and returns once it has taken effect.
@@ -88,7 +88,7 @@ class Proxy:
         self._loop.close()
 
     def through(self, url: str) -> str:
-        """Give the URL that leads to the same server through this proxy."""
+        """Return the URL that leads to the same server through this proxy."""
         return url.replace(f":{self.server_port}", f":{self.port}")
 
     def forward(self) -> None:
@@ -115,7 +115,7 @@ class Proxy:
         self._do(act)
 
     def lose_all(self) -> None:
-        """Carry nothing more over the connections there are and tell nobody, as a router that forgets them does."""
+        """Drop all further data of the open connections, as a router that has lost their state does."""
 
         def act() -> None:
             for one in self._connections:
@@ -124,7 +124,7 @@ class Proxy:
         self._do(act)
 
     def swallow(self) -> None:
-        """Carry nothing more over any connection, also over those that are still to come, and tell nobody."""
+        """Drop all further data of all connections, also of new ones."""
 
         def act() -> None:
             self._behave(swallows=True)
@@ -234,7 +234,7 @@ class Proxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close a connection so that the other side is told of a reset."""
+    """Close a connection with a reset (RST)."""
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.fileno() >= 0:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

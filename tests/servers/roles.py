@@ -24,7 +24,7 @@ _free_mariadb: Final[list[str]] = []
 
 
 def postgres_as(server: PostgresServer, role: str, database: str) -> str:
-    """Say how a role reaches a database."""
+    """Return how a role reaches a database."""
     return f"postgresql://{role}@127.0.0.1:{server.port}/{database}"
 
 
@@ -49,7 +49,7 @@ def execute(dsn: str, script: str) -> None:
 
 @asynccontextmanager
 async def limited_postgres() -> AsyncIterator[str]:
-    """Lend an empty database of the shared server to one test, for the role that runs Rota."""
+    """Make an empty database of the shared server for one test, for the role that runs Rota."""
     server = shared_server()
     dsn = _free_postgres.pop() if _free_postgres else await make_limited_postgres(server, f"limited_{next(_numbers)}")
     yield dsn
@@ -68,7 +68,7 @@ async def make_limited_mariadb(server: mariadb.MariadbServer, name: str) -> str:
 
 
 def mariadb_as(server: mariadb.MariadbServer, user: str, database: str) -> str:
-    """Say how a user reaches a database."""
+    """Return how a user reaches a database."""
     return f"mysql://{user}@127.0.0.1:{server.port}/{database}"
 
 
@@ -82,7 +82,7 @@ def run_mariadb(server: mariadb.MariadbServer, script: str) -> None:
 
 @asynccontextmanager
 async def limited_mariadb() -> AsyncIterator[str]:
-    """Lend an empty database of the shared server to one test, for the user that runs Rota."""
+    """Make an empty database of the shared server for one test, for the user that runs Rota."""
     server = mariadb.shared_server()
     url = _free_mariadb.pop() if _free_mariadb else await make_limited_mariadb(server, f"limited_{next(_numbers)}")
     yield url

@@ -64,7 +64,7 @@ def test_a_server_ends_with_the_process_that_started_it_even_if_that_is_killed()
 
 def _lives(pid: int) -> bool:
     try:
-        # A zombie that nobody has buried yet is dead.
+        # A zombie that was not reaped yet is dead.
         return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return False

@@ -12,7 +12,7 @@ from servers.proxies import Proxy
 
 def test_a_connection_accepted_while_the_proxy_closes_is_closed_too() -> None:
     """Its task was cancelled before its first step, and the socket was found by a collector in some later test."""
-    with warnings.catch_warnings(record=True) as told, socket.create_server(("127.0.0.1", 0)) as server:
+    with warnings.catch_warnings(record=True) as answer, socket.create_server(("127.0.0.1", 0)) as server:
         warnings.simplefilter("always")
         proxy = Proxy(server.getsockname()[1])
         proxy.__enter__()
@@ -34,4 +34,4 @@ def test_a_connection_accepted_while_the_proxy_closes_is_closed_too() -> None:
             closing.join()
             assert client.recv(1) == b""
         gc.collect()
-    assert [str(one.message) for one in told] == []
+    assert [str(one.message) for one in answer] == []

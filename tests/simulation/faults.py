@@ -75,7 +75,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ExplainContext:
     """What the nemesis needs to know of a world to be nasty to it."""
 
     workers: Sequence[str]
@@ -97,7 +97,7 @@ class Surroundings:
 # Drawing
 
 
-def draw(seed: int, around: Surroundings, classes: Collection[FaultClass]) -> list[Fault]:
+def draw(seed: int, around: ExplainContext, classes: Collection[FaultClass]) -> list[Fault]:
     """Draw the faults of a world, in the order in which they begin."""
     faults: list[Fault] = []
     for kind in ALL_FAULTS:
@@ -111,36 +111,36 @@ def draw(seed: int, around: Surroundings, classes: Collection[FaultClass]) -> li
 _LIKELIHOOD: Final = {FaultClass.CRASH: 0.5, FaultClass.PAUSE: 0.5, FaultClass.TERMINATE: 0.6, FaultClass.DELAY: 0.4}
 
 
-def _moment(rng: Random, around: Surroundings) -> float:
+def _moment(rng: Random, around: ExplainContext) -> float:
     return around.quiet_at * (0.02 + 0.93 * rng.random())
 
 
-def _crash(rng: Random, around: Surroundings) -> Fault:
+def _crash(rng: Random, around: ExplainContext) -> Fault:
     lasting = rng.choice((0.2, 1.0, around.lease * 1.5)) * (0.5 + rng.random())
     return Fault(FaultClass.CRASH, _moment(rng, around), lasting, rng.choice(around.everyone))
 
 
-def _pause(rng: Random, around: Surroundings) -> Fault:
+def _pause(rng: Random, around: ExplainContext) -> Fault:
     lasting = around.lease * rng.uniform(0.3, 2.5)
     targets = [*around.workers, *around.workers, *around.schedulers, *around.apis]
     return Fault(FaultClass.PAUSE, _moment(rng, around), lasting, rng.choice(targets))
 
 
-def _partition(rng: Random, around: Surroundings) -> Fault:
+def _partition(rng: Random, around: ExplainContext) -> Fault:
     direction = rng.choice(("both", "out", "in"))
     lasting = around.lease * rng.uniform(0.2, 2.0)
     return Fault(FaultClass.PARTITION, _moment(rng, around), lasting, rng.choice(around.everyone), direction)
 
 
-def _weather(kind: FaultClass, most: float) -> Callable[[Random, Surroundings], Fault]:
-    def make(rng: Random, around: Surroundings) -> Fault:
+def _weather(kind: FaultClass, most: float) -> Callable[[Random, ExplainContext], Fault]:
+    def make(rng: Random, around: ExplainContext) -> Fault:
         lasting = rng.uniform(5, 40)
         return Fault(kind, _moment(rng, around), lasting, amount=rng.uniform(0.05, most))
 
     return make
 
 
-def _clock(rng: Random, around: Surroundings) -> Fault:
+def _clock(rng: Random, around: ExplainContext) -> Fault:
     target = rng.choice(around.everyone)
     detail = rng.choice(("step", "step", "drift"))
     amount = rng.uniform(0.5, 2.0) if detail == "drift" else rng.choice((HOUR, -HOUR, 20.0, -20.0))
@@ -150,29 +150,29 @@ def _clock(rng: Random, around: Surroundings) -> Fault:
     return Fault(FaultClass.CLOCK, _moment(rng, around), around.quiet_at * rng.random(), target, detail, amount)
 
 
-def _store_clock(rng: Random, around: Surroundings) -> Fault:
+def _store_clock(rng: Random, around: ExplainContext) -> Fault:
     # Set ahead for good: it had been wrong before. Every other error is noticed and taken back.
     detail = rng.choice(("ahead", "behind", "spike", "drift"))
     amount = {"ahead": HOUR, "behind": -HOUR, "spike": rng.uniform(-20, 20), "drift": rng.uniform(0.93, 1.07)}[detail]
     return Fault(FaultClass.STORE_CLOCK, _moment(rng, around), rng.uniform(2, 40), "store", detail, amount)
 
 
-def _store(kind: FaultClass, longest: float) -> Callable[[Random, Surroundings], Fault]:
-    def make(rng: Random, around: Surroundings) -> Fault:
+def _store(kind: FaultClass, longest: float) -> Callable[[Random, ExplainContext], Fault]:
+    def make(rng: Random, around: ExplainContext) -> Fault:
         lasting = rng.uniform(0.5, longest)
         return Fault(kind, _moment(rng, around), lasting, "store", amount=rng.uniform(0.02, 0.3))
 
     return make
 
 
-def _failpoint(rng: Random, around: Surroundings) -> Fault:
+def _failpoint(rng: Random, around: ExplainContext) -> Fault:
     target = rng.choice(around.everyone)
     role = next(role for role, names in _roles(around).items() if target in names)
     hits = float(rng.choice((1, 1, 2, 3, 5)))
     return Fault(FaultClass.FAILPOINT, _moment(rng, around), 0.0, target, rng.choice(FAILPOINTS[role]), hits)
 
 
-def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
+def _roles(around: ExplainContext) -> dict[str, Sequence[str]]:
     return {
         "worker": around.workers,
         "scheduler": around.schedulers,
@@ -181,7 +181,7 @@ def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
     }
 
 
-def _terminate(rng: Random, around: Surroundings) -> Fault:
+def _terminate(rng: Random, around: ExplainContext) -> Fault:
     # Some of them in the quiet time, where nothing else can be blamed.
     at = around.quiet_at * (0.2 + 0.95 * rng.random())
     grace = around.drain + rng.uniform(0.5, 3)
@@ -190,7 +190,7 @@ def _terminate(rng: Random, around: Surroundings) -> Fault:
     return Fault(FaultClass.TERMINATE, at, rng.uniform(0.1, 3), rng.choice(around.workers), detail, grace)
 
 
-_DRAWN: Final[dict[FaultClass, Callable[[Random, Surroundings], Fault]]] = {
+_DRAWN: Final[dict[FaultClass, Callable[[Random, ExplainContext], Fault]]] = {
     FaultClass.CRASH: _crash,
     FaultClass.PAUSE: _pause,
     FaultClass.PARTITION: _partition,

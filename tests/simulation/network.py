@@ -139,7 +139,7 @@ class Network:
         future = loop.create_future()
         deadline = loop.time() + self._patience
         call = Call(self._number, host, verb, arguments, options, ask, future, loop.current(), deadline)
-        if plain.is_told(verb):
+        if plain.is_api_given(verb):
             self._history.note("invoke", call=call.number, host=host.name, boot=host.boot, verb=verb, ask=ask)
         self._watch(call)
         self._send(call)
@@ -200,7 +200,7 @@ class Network:
             self._history.note(kind, **told, why=str(answer))
             call.future.set_exception(answer)
             return
-        if plain.is_told(call.verb):
+        if plain.is_api_given(call.verb):
             self._history.note("ok", **told, got=plain.answered(call.verb, answer))
         if call.verb in _LOOKS:
             self._note_look(call)

@@ -240,7 +240,7 @@ _ANSWERED: Final[Mapping[str, Callable[[Any], Plain]]] = {
 }
 
 
-def is_told(verb: str) -> bool:
+def is_api_given(verb: str) -> bool:
     """Say whether the history tells who asked and what they heard, not only what was done."""
     return verb in _TOLD
 

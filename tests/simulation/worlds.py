@@ -21,7 +21,7 @@ from rota.core.submission import Delivery, Need, Template
 from rota.ports.store import Retention
 from simulation import faults
 from simulation.clocks import GENESIS
-from simulation.faults import ALL_FAULTS, Fault, FaultClass, Surroundings
+from simulation.faults import ALL_FAULTS, ExplainContext, Fault, FaultClass
 from simulation.models.behaviour import TYPES, Ending, Step, payload_of
 from simulation.models.client import Act, Submission, Wish
 from simulation.models.scheduler import SchedulerHabits
@@ -64,7 +64,7 @@ class World:
     limits: tuple[Limit, ...] = ()
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> ExplainContext:
         """What the nemesis may know."""
         hosts = len(self.workers), len(self.schedulers), len(self.clients), self.apis
         return _surroundings(hosts, self.quiet_at, self.lease, self.drain)
@@ -137,9 +137,9 @@ def _key(rng: Random, submission: Submission) -> str:
 
 def _surroundings(
     hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta
-) -> Surroundings:
+) -> ExplainContext:
     workers, schedulers, clients, apis = hosts
-    return Surroundings(
+    return ExplainContext(
         workers=[f"worker-{number}" for number in range(workers)],
         schedulers=[f"scheduler-{number}" for number in range(schedulers)],
         clients=[f"client-{number}" for number in range(clients)],

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from building import claim
+from builders import claim
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
@@ -52,7 +52,7 @@ class Worker:
         leaving.cancel()
         await asyncio.wait([asking, leaving])
         jobs = [] if asking.cancelled() else asking.result()
-        # Who goes away asks once more by name, as a worker does.
+        # A claim that is cancelled is repeated once by its id, as a worker does.
         return jobs or await self._engine.claim(replace(wanted, limit=1, is_new=False))
 
 
@@ -69,7 +69,7 @@ async def submit(engine: Engine, rng: Random) -> list[JobId]:
 async def each_job_comes_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Play two processes with three workers each, and two that submit.
 
-    No job is given twice, and none is left with somebody who does not know of it.
+    No job is leased twice, and none is leased to a worker that does not receive it.
     """
     brought: list[HandedOffJob] = []
     jobs_of = HandedOffJob.jobs
@@ -104,5 +104,5 @@ async def each_job_comes_once(address: str, monkeypatch: pytest.MonkeyPatch) -> 
     given = [one for worker in workers for one in worker.given]
     assert sorted(given) == sorted((job_id, 1) for job_id in ids)
     assert states == {State.COMPLETED}
-    # The busier the machine, the less often somebody waits.
+    # The busier the machine, the less often a claim waits.
     assert brought

@@ -1,4 +1,4 @@
-"""A server behind something that accepts connections and resets them: a load balancer whose servers are away."""
+"""Connections that are accepted and reset, as by a load balancer whose servers are unavailable."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 from rota._loop import new_loop
 from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import ConnectionLost, connect
+from rota.stores.mysql.driver import connect
+from rota.stores.mysql.errors import ConnectionLost
 from rota.stores.mysql.location import location_of
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import AWAY, Connector
-from servers.housing import free_port
+from servers.private_server import free_port
 from servers.proxies import Proxy
 
 AT_ONCE = 50

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, after, at, fresh_id, schedule
+from builders import BASE, after, at, fresh_id, schedule
 from rota.core.schedule import Firing, backfill, plan
 from rota.stores.firings import groups
 

@@ -11,7 +11,7 @@ from typing import Final
 import psycopg
 import pytest
 
-from building import BASE, DAY, ManualClock, claim, entry, means, new_jobs
+from builders import BASE, DAY, ManualClock, claim, entry, means, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest
 from rota.core.outcome import Succeeded

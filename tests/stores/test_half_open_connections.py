@@ -1,4 +1,4 @@
-"""Connections to a server that are silent: half-open, swallowed, one-way. On PostgreSQL and MariaDB alike.
+"""Connections without responses: half-open, dropped packets, one-way. On PostgreSQL and MariaDB alike.
 
 The times that a store is patient for are a quarter of the real ones here.
 The journeys in test_odd_connections.py have the real ones.
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job
+from builders import claim, ids_of, new_job
 from rota.core.errors import StoreUnavailable
-from rota.sockets import SILENT_SECONDS
+from rota.sockets import HALF_OPEN_SECONDS
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql import driver as mysql_driver
 from rota.stores.mysql import pool as mysql_pool
@@ -39,7 +39,7 @@ SLACK_SECONDS = 1.5
 
 @pytest.fixture(params=["postgres", "mariadb"])
 async def behind(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Stores, Proxy]]:
-    """Give a store that reaches its server through a proxy."""
+    """Return a store that reaches its server through a proxy."""
     async with _behind(request.param) as both:
         yield both
 
@@ -104,7 +104,7 @@ async def test_the_kernel_is_told_to_notice_a_silent_server(behind: tuple[Stores
     assert len(sockets) >= 2
     for one in sockets:
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENT_SECONDS * 1000
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == HALF_OPEN_SECONDS * 1000
 
 
 async def test_a_half_open_connection_that_has_rested_costs_a_probe(

@@ -13,7 +13,7 @@ LINES = st.lists(st.lists(st.integers(0, 50), max_size=12).map(sorted), min_size
 
 
 def merged(lines: Mapping[LaneKey, Sequence[Place]], limit: int, few: int) -> tuple[list[tuple[Place, LaneKey]], int]:
-    """Give what is found, and how many places were read for it."""
+    """Return what is found, and how many places were read for it."""
     read = 0
     asking = most_urgent(list(lines), limit, few)
     try:

@@ -1,10 +1,10 @@
-"""What a process remembers about limits: when a claim looks for jobs that limits concern before it takes others."""
+"""What a process remembers about limits: when a claim searches for jobs that limits concern before it takes others."""
 
 from __future__ import annotations
 
 import pytest
 
-from building import claim, fresh_id
+from builders import claim, fresh_id
 from rota.stores import limit_memory
 from rota.stores.limit_memory import HELD_SECONDS, LimitMemory
 

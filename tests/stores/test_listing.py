@@ -1,4 +1,4 @@
-"""Slices of a list: no answer takes longer than somebody who waits should have to, however slow the store."""
+"""Slices of a list: every answer is given within a bounded time, however slow the store is."""
 
 from __future__ import annotations
 

@@ -13,15 +13,15 @@ import asyncmy
 import asyncpg
 import pytest
 
-from journeys.stage import staged
+from journeys.system import open_system
 from rota.cli.exits import Exit
 from rota.cli.main import main
 from rota.core.errors import SchemaTooNew
 from rota.runtime.store import migrations_of, open_store
 from rota.stores.mysql.location import location_of
 from servers.databases import fresh_database
-from servers.housing import free_port
 from servers.postgres import new_database, shared_server
+from servers.private_server import free_port
 
 NEWER = "9001_of_tomorrow"
 RECORD = f"INSERT INTO rota_migration (number, name, digest, applied_at) VALUES (9001, '{NEWER}', 'x', 1)"  # noqa: S608 - a test
@@ -29,7 +29,7 @@ RECORD = f"INSERT INTO rota_migration (number, name, digest, applied_at) VALUES 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 async def migrated(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """Give the URL of a store that has seen all migrations of this release."""
+    """Return the URL of a store that has seen all migrations of this release."""
     async with AsyncExitStack() as stack:
         if request.param == "sqlite":
             url = str(tmp_path / "rota.db")
@@ -43,7 +43,7 @@ async def migrated(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 @pytest.fixture
 async def migrated_by_another(migrated: str) -> str:
-    """Give the URL of a store that has seen all migrations of this release, and one more."""
+    """Return the URL of a store that has seen all migrations of this release, and one more."""
     await record(migrated, RECORD)
     return migrated
 
@@ -64,7 +64,7 @@ async def record(url: str, statement: str) -> None:
 
 
 async def test_a_store_of_a_newer_release_is_not_opened(migrated_by_another: str) -> None:
-    """Nobody noticed: an older process went on writing as if nothing had changed."""
+    """There was no error: an older process went on writing as if nothing had changed."""
     with pytest.raises(SchemaTooNew, match=NEWER):
         await open_store(migrated_by_another)
 
@@ -114,16 +114,16 @@ def test_the_status_lists_it_as_unknown(newer: str, capfd: pytest.CaptureFixture
 
 def test_migrating_refuses_and_says_what_to_install(newer: str, said: Says) -> None:
     assert main(["db", "migrate", "--store", newer]) == Exit.CONFLICT
-    told = said()
-    assert NEWER in told
-    assert "fix: install the release" in told
+    output = said()
+    assert NEWER in output
+    assert "fix: install the release" in output
 
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
 def test_a_role_refuses_to_start_and_says_what_to_install(newer: str, role: str, tmp_path: Path) -> None:
-    with staged(tmp_path) as stage:
+    with open_system(tmp_path) as system:
         port = () if role == "worker" else ("--port", str(free_port()))
-        process = stage.start(role, "--store", newer, *port)
+        process = system.start(role, "--store", newer, *port)
         assert process.wait(60) == Exit.CONFLICT
-        assert NEWER in stage.logs()
-        assert "fix: install the release" in stage.logs()
+        assert NEWER in system.logs()
+        assert "fix: install the release" in system.logs()

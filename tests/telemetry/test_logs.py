@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from core.making import ERROR, NOW, job
+from core.builders import ERROR, NOW, job
 from rota.core.cluster import Leadership
 from rota.core.ids import to_text
 from rota.core.lifecycle import Event as Move
@@ -30,9 +30,9 @@ def record(message: str, **fields: object) -> logging.LogRecord:
 
 
 def test_a_line_for_machines_says_what_it_is_about() -> None:
-    told = json.loads(JsonLines().format(record("late", **about(ONE))))
-    assert told.pop("time").endswith("+00:00")
-    assert told == {
+    answer = json.loads(JsonLines().format(record("late", **about(ONE))))
+    assert answer.pop("time").endswith("+00:00")
+    assert answer == {
         "level": "warning", "logger": "rota.worker", "message": "late",
         "job_id": NAME, "job_type": "mail", "attempt": 2, "worker": "ada",
     }  # fmt: skip

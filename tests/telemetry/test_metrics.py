@@ -1,4 +1,4 @@
-"""What the listener counts, and how it is written down."""
+"""Metrics: what the listener counts, and the exposition format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from core.making import NOW, job
+from core.builders import NOW, job
 from rota.core.cluster import Leadership
 from rota.core.ids import JobId
 from rota.core.job import Job
@@ -31,7 +31,7 @@ from rota.telemetry.prometheus import OPEN_METRICS, PLAIN_TEXT, exposition, is_a
 
 
 class Timer:
-    """A steady clock, moved by hand."""
+    """A steady clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 100.0

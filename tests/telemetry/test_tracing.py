@@ -1,4 +1,4 @@
-"""What runs for a job belongs to the trace of whoever submitted it."""
+"""Spans of a job belong to the trace of its submitter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from api.staging import Stage, body_of, staged
-from core.making import job as a_job
+from api.environment import ApiEnvironment, api_environment, body_of
+from core.builders import job as a_job
 from rota import JobFailed, Rota
 from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import InvalidRequest
@@ -56,10 +56,10 @@ def named(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
 def test_a_run_is_a_part_of_its_submitters_trace(exporter: InMemorySpanExporter, app: Rota, task: str) -> None:
     tracer = trace.get_tracer("test")
     with app.run(), tracer.start_as_current_span("request") as request:
-        told = app.tasks[task].submit().result(timeout="30s")
+        answer = app.tasks[task].submit().result(timeout="30s")
     root = request.get_span_context()
     run, claim = named(exporter, f"run {task}"), named(exporter, "claim")
-    assert told == f"{root.trace_id:032x}"
+    assert answer == f"{root.trace_id:032x}"
     assert run.parent is not None
     assert (run.context.trace_id, run.parent.span_id) == (root.trace_id, root.span_id)
     assert [link.context.span_id for link in claim.links] == [root.span_id]
@@ -86,23 +86,23 @@ def test_without_a_span_no_trace_context_is_stored(exporter: InMemorySpanExporte
 
 
 async def test_a_requests_header_is_kept_with_the_job_and_nonsense_is_not() -> None:
-    async with staged() as stage:
-        assert await _meta_of(stage, WORD) == {"traceparent": WORD}
+    async with api_environment() as env:
+        assert await _meta_of(env, WORD) == {"traceparent": WORD}
         for nonsense in ("", "hello", f"ff{WORD[2:]}", WORD.replace(TRACE, "0" * 32), f"{WORD}-more"):
-            assert await _meta_of(stage, nonsense) in (None, {})
+            assert await _meta_of(env, nonsense) in (None, {})
 
 
-async def _meta_of(stage: Stage, word: str) -> object:
-    client: httpx.AsyncClient = stage.client
+async def _meta_of(env: ApiEnvironment, word: str) -> object:
+    client: httpx.AsyncClient = env.client
     job = body_of(await client.post("/v1/jobs", json={"type": "a"}, headers={"traceparent": word}), 201)
-    return (await stage.get(job["id"])).get("meta")
+    return (await env.get(job["id"])).get("meta")
 
 
 async def test_another_trace_makes_no_other_request() -> None:
-    async with staged() as stage:
+    async with api_environment() as env:
         ids = {
             body_of(
-                await stage.client.post(
+                await env.client.post(
                     "/v1/jobs",
                     json={"type": "a", "idempotency_key": "k", "meta": {"traceparent": WORD[:-2] + flags}},
                     headers={"traceparent": WORD},

@@ -1,4 +1,4 @@
-"""Webhooks with real receivers: what is sent, how it is signed, and what becomes of receivers that do not take it."""
+"""Webhooks with real receivers: what is sent, how it is signed, and receivers that refuse it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from api.staging import problem_of, staged
-from journeys.conftest import stage
-from journeys.stage import Stage
+from api.environment import api_environment, problem_of
+from journeys.conftest import system
+from journeys.system import System
 from rota import GiveUp, Rota
 from rota.core.webhook import EVENTS
 from rota.ports.client import Actor
 from rota.worker.builtin import webhook as sending
 
-__all__ = ["stage"]
+__all__ = ["system"]
 Received = tuple[dict[str, str], bytes]
 Answer = Callable[[int], tuple[int, dict[str, str]]]
-ON_STORES = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+ON_STORES = pytest.mark.parametrize("system", ["sqlite", "postgres", "mariadb"], indirect=True)
 
 
 @contextmanager
@@ -79,44 +79,44 @@ def is_signed(headers: dict[str, str], body: bytes, secret: str) -> bool:
     )
 
 
-def serve(stage: Stage, **told: str) -> None:
+def serve(system: System, **told: str) -> None:
     """Start an API and a scheduler, which may reach receivers on this machine, and no worker."""
-    stage.told = {"ROTA_ALLOW_HOSTS": "127.0.0.1", **told}
-    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
-    stage.until_up()
+    system.variables = {"ROTA_ALLOW_HOSTS": "127.0.0.1", **told}
+    system.start("-mode", "scheduler", "-port", str(system.port), "-db", system.store)
+    system.until_up()
 
 
-def add(stage: Stage, url: str, **more: object) -> dict[str, Any]:
+def add(system: System, url: str, **more: object) -> dict[str, Any]:
     body = {"name": "ops", "url": url, "events": list(EVENTS), **more}
-    webhook: dict[str, Any] = stage.ask("POST", "/v1/webhooks", body)
+    webhook: dict[str, Any] = system.ask("POST", "/v1/webhooks", body)
     return webhook
 
 
-def deliveries(stage: Stage) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = stage.ask("GET", "/v1/webhooks/ops/deliveries")["items"]
+def deliveries(system: System) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.ask("GET", "/v1/webhooks/ops/deliveries")["items"]
     return found
 
 
 @ON_STORES
-def test_every_end_of_a_job_is_told_signed_and_thin(stage: Stage) -> None:
-    serve(stage)
+def test_every_end_of_a_job_is_told_signed_and_thin(system: System) -> None:
+    serve(system)
     with receiver() as (url, inbox):
-        secret = add(stage, url, queues=["mail"])["secret"]
+        secret = add(system, url, queues=["mail"])["secret"]
         ends = {"succeeded": "job.completed", "failed": "job.dead", "cancel": "job.cancelled"}
-        told = {}
+        answer = {}
         for end, event in ends.items():
-            job = stage.ask("POST", "/v1/jobs", {"type": "a", "queue": "mail", "max_attempts": 1, "payload": "geheim"})
-            other = stage.ask("POST", "/v1/jobs", {"type": "a", "queue": "other", "max_attempts": 1})
+            job = system.ask("POST", "/v1/jobs", {"type": "a", "queue": "mail", "max_attempts": 1, "payload": "geheim"})
+            other = system.ask("POST", "/v1/jobs", {"type": "a", "queue": "other", "max_attempts": 1})
             for one in (job, other):
                 if end == "cancel":
-                    stage.ask("POST", f"/v1/jobs/{one['id']}/cancel")
+                    system.ask("POST", f"/v1/jobs/{one['id']}/cancel")
                     continue
                 claim = {"worker_id": "ada", "boot_id": "b", "queues": [one["queue"]], "max": 1}
-                (leased,) = stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+                (leased,) = system.ask("POST", "/v1/leases:claim", claim)["jobs"]
                 report = {"id": leased["id"], "fence": leased["fence"], "outcome": end}
                 report |= {"error": {"kind": "OSError", "message": "geheim"}} if end == "failed" else {}
-                stage.ask("POST", "/v1/leases:settle", {"reports": [report]})
-            told[event] = job["id"]
+                system.ask("POST", "/v1/leases:settle", {"reports": [report]})
+            answer[event] = job["id"]
         for _ in ends:
             headers, body = inbox.get(timeout=60)
             message = json.loads(body)
@@ -124,89 +124,89 @@ def test_every_end_of_a_job_is_told_signed_and_thin(stage: Stage) -> None:
             assert not is_signed(headers, body, "whsec_" + base64.b64encode(bytes(32)).decode())
             assert headers["content-type"] == "application/cloudevents+json"
             assert (message["specversion"], message["source"], message["id"]) == ("1.0", "rota", headers["webhook-id"])
-            assert told.pop(message["type"]) == message["subject"] == message["data"]["id"]
+            assert answer.pop(message["type"]) == message["subject"] == message["data"]["id"]
             assert b"geheim" not in body
             assert len(body) < 20_000
-        assert not told
-        stage.ask("POST", "/v1/queues/mail/pause", {"reason": "deploy"})
+        assert not answer
+        system.ask("POST", "/v1/queues/mail/pause", {"reason": "deploy"})
         assert json.loads(inbox.get(timeout=60)[1])["type"] == "queue.paused"
-        stage.until(lambda: {one["status"] for one in deliveries(stage)}, lambda states: states == {"completed"})
+        system.until(lambda: {one["status"] for one in deliveries(system)}, lambda states: states == {"completed"})
         assert inbox.empty()
 
 
-def test_the_secret_is_replaced_while_messages_have_both_signatures(stage: Stage) -> None:
-    serve(stage)
+def test_the_secret_is_replaced_while_messages_have_both_signatures(system: System) -> None:
+    serve(system)
     with receiver() as (url, inbox):
-        old = add(stage, url)["secret"]
-        new = stage.ask("POST", "/v1/webhooks/ops/rotate", {"overlap": "1h"})["secret"]
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        old = add(system, url)["secret"]
+        new = system.ask("POST", "/v1/webhooks/ops/rotate", {"overlap": "1h"})["secret"]
+        system.ask("POST", "/v1/webhooks/ops/test")
         headers, body = inbox.get(timeout=60)
         assert is_signed(headers, body, old)
         assert is_signed(headers, body, new)
-        newest = stage.ask("POST", "/v1/webhooks/ops/rotate", {"overlap": 0})["secret"]
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        newest = system.ask("POST", "/v1/webhooks/ops/rotate", {"overlap": 0})["secret"]
+        system.ask("POST", "/v1/webhooks/ops/test")
         headers, body = inbox.get(timeout=60)
         assert is_signed(headers, body, newest)
         assert not is_signed(headers, body, new)
 
 
-def test_a_receiver_that_fails_gets_the_same_message_again(stage: Stage) -> None:
-    serve(stage)
+def test_a_receiver_that_fails_gets_the_same_message_again(system: System) -> None:
+    serve(system)
     with receiver(lambda number: (500, {}) if number == 0 else (200, {})) as (url, inbox):
-        secret = add(stage, url)["secret"]
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        secret = add(system, url)["secret"]
+        system.ask("POST", "/v1/webhooks/ops/test")
         first = inbox.get(timeout=60)
-        (waiting,) = stage.until(lambda: deliveries(stage), lambda found: found[0]["status"] == "retrying")
+        (waiting,) = system.until(lambda: deliveries(system), lambda found: found[0]["status"] == "retrying")
         assert "answered 500" in waiting["error"]["message"]
         second = inbox.get(timeout=60)
         assert first[1] == second[1]
         assert first[0]["webhook-id"] == second[0]["webhook-id"]
         assert is_signed(*second, secret)
-        stage.until(lambda: deliveries(stage)[0]["status"], lambda status: status == "completed")
+        system.until(lambda: deliveries(system)[0]["status"], lambda status: status == "completed")
 
 
-def test_retry_after_puts_a_message_off_without_counting_an_attempt(stage: Stage) -> None:
-    serve(stage)
+def test_retry_after_puts_a_message_off_without_counting_an_attempt(system: System) -> None:
+    serve(system)
     with receiver(lambda _: (503, {"Retry-After": "1000"})) as (url, inbox):
-        add(stage, url)
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        add(system, url)
+        system.ask("POST", "/v1/webhooks/ops/test")
         inbox.get(timeout=60)
-        (put_off,) = stage.until(lambda: deliveries(stage), lambda found: found[0]["status"] == "scheduled")
+        (put_off,) = system.until(lambda: deliveries(system), lambda found: found[0]["status"] == "scheduled")
         assert put_off["attempts"] == 0
 
 
-def test_410_disables_the_webhook_until_it_is_enabled(stage: Stage) -> None:
-    serve(stage)
+def test_410_disables_the_webhook_until_it_is_enabled(system: System) -> None:
+    serve(system)
     with receiver(lambda number: (410, {}) if number == 0 else (200, {})) as (url, inbox):
-        add(stage, url)
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        add(system, url)
+        system.ask("POST", "/v1/webhooks/ops/test")
         inbox.get(timeout=60)
-        webhook = stage.until(lambda: stage.ask("GET", "/v1/webhooks/ops"), lambda one: not one["is_enabled"])
+        webhook = system.until(lambda: system.ask("GET", "/v1/webhooks/ops"), lambda one: not one["is_enabled"])
         assert webhook["disabled_reason"] == "the receiver answered 410 Gone"
-        stage.until(lambda: deliveries(stage)[0]["status"], lambda status: status == "dead")
-        stage.ask("POST", "/v1/webhooks/ops/enable")
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        system.until(lambda: deliveries(system)[0]["status"], lambda status: status == "dead")
+        system.ask("POST", "/v1/webhooks/ops/enable")
+        system.ask("POST", "/v1/webhooks/ops/test")
         inbox.get(timeout=60)
-        stage.until(lambda: deliveries(stage)[0]["status"], lambda status: status == "completed")
+        system.until(lambda: deliveries(system)[0]["status"], lambda status: status == "completed")
 
 
-def test_a_redirect_is_not_followed_wherever_it_leads(stage: Stage) -> None:
-    serve(stage)
+def test_a_redirect_is_not_followed_wherever_it_leads(system: System) -> None:
+    serve(system)
     with receiver() as (inside, untouched), receiver(lambda _: (307, {"Location": inside})) as (url, inbox):
-        add(stage, url)
-        stage.ask("POST", "/v1/webhooks/ops/test")
+        add(system, url)
+        system.ask("POST", "/v1/webhooks/ops/test")
         inbox.get(timeout=60)
-        (failed,) = stage.until(lambda: deliveries(stage), lambda found: found[0]["error"] is not None)
+        (failed,) = system.until(lambda: deliveries(system), lambda found: found[0]["error"] is not None)
         assert "redirects are not followed" in failed["error"]["message"]
         assert untouched.empty()
 
 
-def test_a_private_address_is_refused_unless_it_is_allowed(stage: Stage) -> None:
-    serve(stage, ROTA_ALLOW_HOSTS="192.0.2.1")
+def test_a_private_address_is_refused_unless_it_is_allowed(system: System) -> None:
+    serve(system, ROTA_ALLOW_HOSTS="192.0.2.1")
     with receiver() as (url, inbox):
-        add(stage, url)
-        stage.ask("POST", "/v1/webhooks/ops/test")
-        (refused,) = stage.until(lambda: deliveries(stage), lambda found: found[0]["status"] == "dead")
+        add(system, url)
+        system.ask("POST", "/v1/webhooks/ops/test")
+        (refused,) = system.until(lambda: deliveries(system), lambda found: found[0]["status"] == "dead")
         assert "not a public address" in refused["error"]["message"]
         assert inbox.empty()
 
@@ -246,7 +246,7 @@ def test_a_receiver_that_hangs_costs_one_attempt_and_holds_up_no_other(
 
 
 async def test_nobody_can_submit_a_delivery() -> None:
-    async with staged() as here:
+    async with api_environment() as here:
         answer = await here.client.post("/v1/jobs", json={"type": "rota.webhook", "payload": {}})
         assert "Rota's own" in problem_of(answer, 422)["detail"]
         follow_up = {"type": "a", "on_success": {"type": "rota.webhook"}}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from building import BASE, HOUR, MINUTE, at, fresh_id, fresh_schedule_id, new_job
+from builders import BASE, HOUR, MINUTE, at, fresh_id, fresh_schedule_id, new_job
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.retry import Backoff, Growth

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from worker.staging import Stage, stage_at
+from worker.environment import WorkerEnvironment, worker_environment
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with stage_at(tmp_path / "rota.db") as stage:
-        yield stage
+async def env(tmp_path: Path) -> AsyncIterator[WorkerEnvironment]:
+    async with worker_environment(tmp_path / "rota.db") as env:
+        yield env

@@ -1,4 +1,4 @@
-"""From payloads to calls."""
+"""Arguments: from payloads to calls of handlers."""
 
 from __future__ import annotations
 

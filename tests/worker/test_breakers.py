@@ -15,7 +15,7 @@ from rota.worker.exceptions import ExceptionTypes, GiveUp
 from rota.worker.executors.child_protocol import decode_outcome, encode_outcome
 from rota.worker.handlers import Handler
 from rota.worker.outcomes import StopReason, outcome_of, outcome_of_stop
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 
 def _handler(errors: ExceptionTypes = (ConnectionError, TimeoutError)) -> Handler:
@@ -61,10 +61,12 @@ def test_an_attempt_past_its_time_counts_as_a_timeout(errors: ExceptionTypes, *,
 @pytest.mark.parametrize(
     ("key", "breaker"), [(None, "stripe"), ("account-7", "stripe"), ("breaker:api.shop", "api.shop")]
 )
-async def test_the_jobs_own_breaker_counts_before_the_tasks(stage: Stage, key: str | None, breaker: str) -> None:
-    job_id = await stage.submit("call", concurrency_key=key)
+async def test_the_jobs_own_breaker_counts_before_the_tasks(
+    env: WorkerEnvironment, key: str | None, breaker: str
+) -> None:
+    job_id = await env.submit("call", concurrency_key=key)
     attempt = RunningAttempt.__new__(RunningAttempt)
-    attempt.job, attempt.handler = await stage.look(job_id), _handler()
+    attempt.job, attempt.handler = await env.look(job_id), _handler()
     assert attempt.breaker == breaker
 
 

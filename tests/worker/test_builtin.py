@@ -20,7 +20,7 @@ from rota.core.settlement import Reason
 from rota.worker import GiveUp
 from rota.worker.builtin import CHECKS, FileSettings, builtin_handlers
 from rota.worker.builtin.file import FileOperations
-from worker.staging import OPERATOR, Stage
+from worker.environment import OPERATOR, WorkerEnvironment
 
 GOOD: list[tuple[str, Any]] = [
     ("sleep", {"duration": 5}),
@@ -107,51 +107,51 @@ def test_a_wrong_payload_is_refused_and_its_field_named(job_type: str, payload: 
 
 @pytest.mark.parametrize(("job_type", "payload", "field"), BAD[:3])
 async def test_a_wrong_payload_that_slipped_through_fails_the_job_for_good(
-    stage: Stage, job_type: str, payload: object, field: str
+    env: WorkerEnvironment, job_type: str, payload: object, field: str
 ) -> None:
-    async with stage.worker(*builtin_handlers()):
-        job = await stage.end_of(await stage.submit(job_type, json.dumps(payload)))
+    async with env.worker(*builtin_handlers()):
+        job = await env.end_of(await env.submit(job_type, json.dumps(payload)))
     assert job.reason is Reason.PERMANENT
     assert job.error is not None
     assert job.error.message.startswith(field)
 
 
-async def test_echo_demo_and_default_take_anything(stage: Stage) -> None:
-    async with stage.worker(*builtin_handlers()):
-        ids = [await stage.submit(name, '{"msg": "hello"}') for name in ("echo", "demo", "default")]
-        jobs = await stage.ends_of(ids)
+async def test_echo_demo_and_default_take_anything(env: WorkerEnvironment) -> None:
+    async with env.worker(*builtin_handlers()):
+        ids = [await env.submit(name, '{"msg": "hello"}') for name in ("echo", "demo", "default")]
+        jobs = await env.ends_of(ids)
     assert [json.loads(job.result or "") for job in jobs] == [
         {"msg": "hello"},
         {"received": {"msg": "hello"}, "attempt": 1},
         {"recorded": {"msg": "hello"}},
     ]
-    (attempt,) = await stage.engine.store.attempts(ids[1])
+    (attempt,) = await env.engine.store.attempts(ids[1])
     assert [line.message for line in lines_of(attempt.log_tail or "")] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
 
 
-async def test_a_built_in_job_without_a_timeout_of_its_own_gets_the_worker_s(stage: Stage) -> None:
-    async with stage.worker(*builtin_handlers(timeout=timedelta(milliseconds=50))):
-        short = await stage.submit("sleep", '{"duration": 3600}', max_attempts=1)
-        own = await stage.submit("sleep", '{"duration": 0.2}', timeout=timedelta(seconds=30))
-        assert (await stage.end_of(short)).state is State.DEAD
-        assert (await stage.end_of(own)).state is State.COMPLETED
+async def test_a_built_in_job_without_a_timeout_of_its_own_gets_the_worker_s(env: WorkerEnvironment) -> None:
+    async with env.worker(*builtin_handlers(timeout=timedelta(milliseconds=50))):
+        short = await env.submit("sleep", '{"duration": 3600}', max_attempts=1)
+        own = await env.submit("sleep", '{"duration": 0.2}', timeout=timedelta(seconds=30))
+        assert (await env.end_of(short)).state is State.DEAD
+        assert (await env.end_of(own)).state is State.COMPLETED
 
 
-async def test_a_sleep_is_ended_by_a_cancel(stage: Stage) -> None:
-    async with stage.worker(*builtin_handlers()) as worker:
-        job_id = await stage.submit("sleep", '{"duration": 3600}')
-        await stage.until(job_id, lambda job: job.state is State.RUNNING)
-        await stage.engine.cancel([job_id], OPERATOR)
+async def test_a_sleep_is_ended_by_a_cancel(env: WorkerEnvironment) -> None:
+    async with env.worker(*builtin_handlers()) as worker:
+        job_id = await env.submit("sleep", '{"duration": 3600}')
+        await env.until(job_id, lambda job: job.state is State.RUNNING)
+        await env.engine.cancel([job_id], OPERATOR)
         assert worker.busy == 1
-        job = await stage.end_of(job_id)
+        job = await env.end_of(job_id)
     assert job.state is State.CANCELLED
 
 
-async def test_files_are_off_without_a_root(stage: Stage) -> None:
-    async with stage.worker(*builtin_handlers()):
-        job_id = await stage.submit("file", '{"operation": "read", "path": "x"}')
-        await stage.end_of(await stage.submit("echo"))
-    assert (await stage.look(job_id)).state is State.PENDING
+async def test_files_are_off_without_a_root(env: WorkerEnvironment) -> None:
+    async with env.worker(*builtin_handlers()):
+        job_id = await env.submit("file", '{"operation": "read", "path": "x"}')
+        await env.end_of(await env.submit("echo"))
+    assert (await env.look(job_id)).state is State.PENDING
 
 
 class TestFiles:
@@ -162,10 +162,10 @@ class TestFiles:
         root.mkdir()
         return root
 
-    async def run(self, stage: Stage, root: Path, *payloads: dict[str, Any]) -> list[Any]:
-        async with stage.worker(*builtin_handlers(files=FileSettings(root)), concurrency=1):
-            ids = [await stage.submit("file", json.dumps(one), max_attempts=1) for one in payloads]
-            jobs = await stage.ends_of(ids)
+    async def run(self, env: WorkerEnvironment, root: Path, *payloads: dict[str, Any]) -> list[Any]:
+        async with env.worker(*builtin_handlers(files=FileSettings(root)), concurrency=1):
+            ids = [await env.submit("file", json.dumps(one), max_attempts=1) for one in payloads]
+            jobs = await env.ends_of(ids)
         return [json.loads(job.result) if job.result is not None else job.reason for job in jobs]
 
     def test_nothing_is_written_beyond_the_quota(self, root: Path) -> None:
@@ -188,9 +188,9 @@ class TestFiles:
         files({"operation": "append", "path": "three", "content": "x"})
         assert {f"{(root / name).stat().st_mode & 0o777:o}" for name in ("a/one", "two", "three")} == {"600"}
 
-    async def test_files_are_written_read_copied_moved_and_deleted(self, stage: Stage, root: Path) -> None:
+    async def test_files_are_written_read_copied_moved_and_deleted(self, env: WorkerEnvironment, root: Path) -> None:
         results = await self.run(
-            stage,
+            env,
             root,
             {"operation": "write", "path": "a/b/c.txt", "content": "grüß"},
             {"operation": "append", "path": "a/b/c.txt", "content": "!"},
@@ -208,7 +208,7 @@ class TestFiles:
     @pytest.mark.parametrize("operation", ["read", "append", "write", "copy", "move", "delete"])
     @pytest.mark.parametrize("how", ["link", "folder_link", "hard_link", "pipe", "folder"])
     async def test_what_is_not_a_plain_file_is_not_touched(
-        self, stage: Stage, root: Path, tmp_path: Path, operation: str, how: str
+        self, env: WorkerEnvironment, root: Path, tmp_path: Path, operation: str, how: str
     ) -> None:
         outside = tmp_path / "outside"
         path = "odd"
@@ -229,26 +229,28 @@ class TestFiles:
             payload["content"] = "overwritten"
         if operation in {"copy", "move"}:
             payload["to"] = "stolen"
-        results = await self.run(stage, root, payload)
+        results = await self.run(env, root, payload)
         assert results == [Reason.PERMANENT]
         assert outside.read_text(encoding="utf-8") == "secret"
         assert not (root / "stolen").exists()
         assert (root / "odd").exists()
 
-    async def test_a_link_as_the_target_of_a_copy_is_refused(self, stage: Stage, root: Path, tmp_path: Path) -> None:
+    async def test_a_link_as_the_target_of_a_copy_is_refused(
+        self, env: WorkerEnvironment, root: Path, tmp_path: Path
+    ) -> None:
         (root / "a").write_text("data", encoding="utf-8")
         (root / "odd").symlink_to(tmp_path / "outside")
         results = await self.run(
-            stage, root,
+            env, root,
             {"operation": "copy", "path": "a", "to": "odd"}, {"operation": "move", "path": "a", "to": "odd"},
         )  # fmt: skip
         assert results == [Reason.PERMANENT] * 2
         assert (tmp_path / "outside").read_text(encoding="utf-8") == "secret"
 
-    async def test_too_much_is_refused(self, stage: Stage, root: Path) -> None:
+    async def test_too_much_is_refused(self, env: WorkerEnvironment, root: Path) -> None:
         (root / "large").write_bytes(b"x" * 1_000_001)
         results = await self.run(
-            stage, root,
+            env, root,
             {"operation": "read", "path": "large"}, {"operation": "append", "path": "large", "content": "x"},
         )  # fmt: skip
         assert results == [Reason.PERMANENT] * 2

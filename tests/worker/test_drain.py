@@ -1,4 +1,4 @@
-"""Stopping a worker loses nothing and burns nothing, within its time."""
+"""Stopping a worker loses no job and uses no attempt, within its drain timeout."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from rota.core.job import Job
 from rota.core.lease import Claim
 from rota.core.lifecycle import State
 from rota.worker import Handlers, Worker, WorkerOptions, current, handler_of
-from worker.staging import Passing, Stage
+from worker.environment import RecordingSource, WorkerEnvironment
 
 
-def worker_of(stage: Stage, *functions: object, seconds: float = 2.0, **settings: object) -> Worker:
+def worker_of(env: WorkerEnvironment, *functions: object, seconds: float = 2.0, **settings: object) -> Worker:
     options = WorkerOptions(name="ada", drain_timeout=timedelta(seconds=seconds), **settings)  # type: ignore[arg-type]
-    return Worker(stage.engine, Handlers(handler_of(one) for one in functions), options)  # type: ignore[arg-type]
+    return Worker(env.engine, Handlers(handler_of(one) for one in functions), options)  # type: ignore[arg-type]
 
 
-async def test_an_idle_worker_stops_at_once(stage: Stage) -> None:
+async def test_an_idle_worker_stops_at_once(env: WorkerEnvironment) -> None:
     async def quick() -> None:
         return
 
-    worker = worker_of(stage, quick, seconds=30)
+    worker = worker_of(env, quick, seconds=30)
     running = asyncio.create_task(worker.run())
-    await stage.end_of(await stage.submit("quick"))
+    await env.end_of(await env.submit("quick"))
     begun = time.monotonic()
     worker.stop()
     await running
@@ -39,7 +39,7 @@ async def test_an_idle_worker_stops_at_once(stage: Stage) -> None:
 
 
 @dataclass(slots=True)
-class Overtaken(Passing):
+class Overtaken(RecordingSource):
     """A source that a claim reaches late: after it was withdrawn, and after it was repeated for the first time."""
 
     arrive: Callable[[Claim], Awaitable[None]] = field(kw_only=True)
@@ -56,8 +56,8 @@ class Overtaken(Passing):
         return jobs
 
 
-async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_its_lease(stage: Stage) -> None:
-    """The worker asked once for the jobs of its last claim, and its request overtook the claim."""
+async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_its_lease(env: WorkerEnvironment) -> None:
+    """The worker repeated its last claim once, and the repetition overtook the claim."""
 
     async def quick() -> None:
         return
@@ -65,21 +65,21 @@ async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_it
     job_ids = []
 
     async def arrive(claim: Claim) -> None:
-        job_ids.append(await stage.submit("quick"))
-        assert len(await stage.engine.claim(claim)) == 1
+        job_ids.append(await env.submit("quick"))
+        assert len(await env.engine.claim(claim)) == 1
 
-    source = Overtaken(stage.engine, arrive=arrive)
+    source = Overtaken(env.engine, arrive=arrive)
     worker = Worker(source, Handlers([handler_of(quick)]), WorkerOptions(name="ada"))
     running = asyncio.create_task(worker.run())
     await source.sent.wait()
     worker.stop()
     await running
-    job = await stage.look(*job_ids)
+    job = await env.look(*job_ids)
     assert (job.state, job.attempts, job.fence) == (State.PENDING, 0, 1)
     assert len({claim.claim_id for claim in source.claims}) == 1
 
 
-async def test_what_runs_may_finish(stage: Stage) -> None:
+async def test_what_runs_may_finish(env: WorkerEnvironment) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -87,20 +87,20 @@ async def test_what_runs_may_finish(stage: Stage) -> None:
         release.wait(timeout=20)
         return "finished"
 
-    worker = worker_of(stage, slow, seconds=20)
+    worker = worker_of(env, slow, seconds=20)
     running = asyncio.create_task(worker.run())
-    job_id = await stage.submit("slow")
+    job_id = await env.submit("slow")
     await asyncio.to_thread(begun.wait, 20)
     worker.stop()
-    waiting = await stage.submit("slow")
+    waiting = await env.submit("slow")
     release.set()
     await running
-    assert (await stage.look(job_id)).result == '"finished"'
-    untouched = await stage.look(waiting)
+    assert (await env.look(job_id)).result == '"finished"'
+    untouched = await env.look(waiting)
     assert (untouched.state, untouched.attempts) == (State.PENDING, 0)
 
 
-async def test_what_does_not_finish_is_handed_back_without_using_an_attempt(stage: Stage) -> None:
+async def test_what_does_not_finish_is_handed_back_without_using_an_attempt(env: WorkerEnvironment) -> None:
     begun = [threading.Event(), threading.Event(), threading.Event()]
     release = threading.Event()
 
@@ -118,9 +118,9 @@ async def test_what_does_not_finish_is_handed_back_without_using_an_attempt(stag
         begun[2].set()
         release.wait(timeout=60)
 
-    worker = worker_of(stage, obeys, listens, deaf, seconds=1)
+    worker = worker_of(env, obeys, listens, deaf, seconds=1)
     running = asyncio.create_task(worker.run())
-    ids = [await stage.submit(name, max_attempts=1) for name in ("obeys", "listens", "deaf")]
+    ids = [await env.submit(name, max_attempts=1) for name in ("obeys", "listens", "deaf")]
     for event in begun:
         await asyncio.to_thread(event.wait, 20)
     at = time.monotonic()
@@ -128,21 +128,21 @@ async def test_what_does_not_finish_is_handed_back_without_using_an_attempt(stag
     await running
     took = time.monotonic() - at
     release.set()
-    jobs = [await stage.look(job_id) for job_id in ids]
+    jobs = [await env.look(job_id) for job_id in ids]
     assert [(job.state, job.attempts, job.crashes) for job in jobs] == [(State.PENDING, 0, 0)] * 3
     assert took < 1.5
 
 
-async def test_a_second_stop_hurries(stage: Stage) -> None:
+async def test_a_second_stop_hurries(env: WorkerEnvironment) -> None:
     begun = threading.Event()
 
     async def slow() -> None:
         begun.set()
         await asyncio.sleep(60)
 
-    worker = worker_of(stage, slow, seconds=60)
+    worker = worker_of(env, slow, seconds=60)
     running = asyncio.create_task(worker.run())
-    job_id = await stage.submit("slow")
+    job_id = await env.submit("slow")
     await asyncio.to_thread(begun.wait, 20)
     at = time.monotonic()
     worker.stop()
@@ -150,28 +150,28 @@ async def test_a_second_stop_hurries(stage: Stage) -> None:
     worker.stop()
     await running
     assert time.monotonic() - at < 5
-    job = await stage.look(job_id)
+    job = await env.look(job_id)
     assert (job.state, job.attempts) == (State.PENDING, 0)
 
 
-async def test_cancelling_the_run_hands_back_too(stage: Stage) -> None:
+async def test_cancelling_the_run_hands_back_too(env: WorkerEnvironment) -> None:
     begun = threading.Event()
 
     async def slow() -> None:
         begun.set()
         await asyncio.sleep(60)
 
-    running = asyncio.create_task(worker_of(stage, slow, seconds=60).run())
-    job_id = await stage.submit("slow")
+    running = asyncio.create_task(worker_of(env, slow, seconds=60).run())
+    job_id = await env.submit("slow")
     await asyncio.to_thread(begun.wait, 20)
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    job = await stage.look(job_id)
+    job = await env.look(job_id)
     assert (job.state, job.attempts) == (State.PENDING, 0)
 
 
-async def test_fifty_stops_under_load_lose_no_job_and_use_no_attempt(stage: Stage) -> None:
+async def test_fifty_stops_under_load_lose_no_job_and_use_no_attempt(env: WorkerEnvironment) -> None:
     """Each job may be tried once: an attempt that a stop had used up would leave it dead."""
     rng = Random(11)
     done: list[str] = []
@@ -184,9 +184,9 @@ async def test_fifty_stops_under_load_lose_no_job_and_use_no_attempt(stage: Stag
         time.sleep(rng.random() * 0.005)
         done.append(current().id)
 
-    ids = await stage.submit_many(3000, "work", max_attempts=1) + await stage.submit_many(1000, "swork", max_attempts=1)
+    ids = await env.submit_many(3000, "work", max_attempts=1) + await env.submit_many(1000, "swork", max_attempts=1)
     for number in range(50):
-        source = Passing(stage.engine)
+        source = RecordingSource(env.engine)
         options = WorkerOptions(
             name=f"w{number}", concurrency=20, drain_timeout=timedelta(seconds=rng.choice([0.2, 1.0, 5.0]))
         )
@@ -197,18 +197,18 @@ async def test_fifty_stops_under_load_lose_no_job_and_use_no_attempt(stage: Stag
         if rng.random() < 0.3:
             worker.stop()
         await running
-        census = await stage.engine.census()
+        census = await env.engine.census()
         assert census.total(State.RUNNING) == 0, f"stop {number} left a job to its lease"
         assert census.total(State.DEAD) == 0, f"stop {number} burnt a job"
-    async with stage.worker(work, swork, concurrency=50):
-        jobs = await stage.ends_of(ids)
+    async with env.worker(work, swork, concurrency=50):
+        jobs = await env.ends_of(ids)
     assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.COMPLETED, 1, 0)}
 
 
 @pytest.mark.parametrize("seconds", [1.0, 3.0])
 @pytest.mark.parametrize("is_busy", [False, True])
 async def test_a_worker_whose_source_does_not_answer_ends_within_its_time(
-    stage: Stage, seconds: float, *, is_busy: bool
+    env: WorkerEnvironment, seconds: float, *, is_busy: bool
 ) -> None:
     """It took two seconds more: the open claim, the reports and the announcement each had their own time."""
     silent, begun = asyncio.Event(), threading.Event()
@@ -229,15 +229,15 @@ async def test_a_worker_whose_source_does_not_answer_ends_within_its_time(
     async def quick() -> None:
         begun.set()
 
-    source = Passing(stage.engine, on_claim=swallow, on_settle=swallow, on_renew=swallow)
+    source = RecordingSource(env.engine, on_claim=swallow, on_settle=swallow, on_renew=swallow)
     options = WorkerOptions(name="ada", drain_timeout=timedelta(seconds=seconds))
     handlers = Handlers(handler_of(one) for one in (endless, quick))
     worker = Worker(source, handlers, options, announce_member=announce)
     running = asyncio.create_task(worker.run())
-    await stage.submit("endless" if is_busy else "quick")
+    await env.submit("endless" if is_busy else "quick")
     await asyncio.to_thread(begun.wait, 20)
     silent.set()
-    told = time.monotonic()
+    stopped_at = time.monotonic()
     worker.stop()
     await running
-    assert time.monotonic() - told < seconds + 0.5
+    assert time.monotonic() - stopped_at < seconds + 0.5

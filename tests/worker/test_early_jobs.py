@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE
+from builders import BASE
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId

@@ -8,7 +8,7 @@ import gc
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, NoReturn
@@ -21,7 +21,7 @@ from rota.core.retry import Backoff, Growth
 from rota.core.settlement import Reason
 from rota.worker import GiveUp, RetryLater, current, handler_of
 from rota.worker.attempt import RunningAttempt
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 AT_ONCE = Backoff(growth=Growth.CONSTANT, base=timedelta(0))
 
@@ -46,34 +46,34 @@ def multiply(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize(("job_type", "result"), [("add", "5"), ("multiply", "6")])
-async def test_a_result_is_kept_as_json(stage: Stage, job_type: str, result: str) -> None:
-    async with stage.worker(add, multiply):
-        job = await stage.end_of(await stage.submit(job_type, '{"args": [2, 3]}'))
+async def test_a_result_is_kept_as_json(env: WorkerEnvironment, job_type: str, result: str) -> None:
+    async with env.worker(add, multiply):
+        job = await env.end_of(await env.submit(job_type, '{"args": [2, 3]}'))
     assert (job.state, job.result, job.attempts, job.worker) == (State.COMPLETED, result, 1, "ada")
 
 
 @pytest.mark.parametrize("job_type", ["add", "multiply"])
-async def test_what_has_run_is_gone_without_the_collector(stage: Stage, job_type: str) -> None:
+async def test_what_has_run_is_gone_without_the_collector(env: WorkerEnvironment, job_type: str) -> None:
     """Rings of objects, one for each job, cost a busy worker a twelfth of its time."""
     gc.collect()
     gc.disable()
     try:
-        async with stage.worker(add, multiply, concurrency=2):
-            for job in [await stage.submit(job_type, '{"args": [2, 3]}') for _ in range(20)]:
-                await stage.end_of(job)
+        async with env.worker(add, multiply, concurrency=2):
+            for job in [await env.submit(job_type, '{"args": [2, 3]}') for _ in range(20)]:
+                await env.end_of(job)
             # Whoever ran them may still have the last one at hand.
             assert sum(type(one) is RunningAttempt for one in gc.get_objects()) <= 4
     finally:
         gc.enable()
 
 
-async def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(stage: Stage) -> None:
+async def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(env: WorkerEnvironment) -> None:
     async def fails() -> None:
         await asyncio.sleep(0)
         raise ValueError("no such order")
 
-    async with stage.worker(fails), stage.scheduler():
-        job = await stage.end_of(await stage.submit("fails", max_attempts=2, backoff=AT_ONCE))
+    async with env.worker(fails), env.scheduler():
+        job = await env.end_of(await env.submit("fails", max_attempts=2, backoff=AT_ONCE))
     assert (job.state, job.reason, job.attempts) == (State.DEAD, Reason.EXHAUSTED, 2)
     assert job.error is not None
     assert (job.error.kind, job.error.message) == ("ValueError", "no such order")
@@ -81,7 +81,7 @@ async def test_a_failure_is_tried_again_and_then_dead_with_its_traceback(stage: 
     assert "in _perform" not in job.error.traceback
 
 
-async def test_what_a_handler_declares_permanent_is_not_tried_again(stage: Stage) -> None:
+async def test_what_a_handler_declares_permanent_is_not_tried_again(env: WorkerEnvironment) -> None:
     def fails() -> NoReturn:
         raise KeyError("x")
 
@@ -96,15 +96,15 @@ async def test_what_a_handler_declares_permanent_is_not_tried_again(stage: Stage
         gives_up,
         handler_of(only_timeouts, retry_on=(TimeoutError,)),
     )
-    async with stage.worker(*handlers):
-        jobs = await stage.ends_of([await stage.submit(name) for name in ("fails", "gives_up", "only_timeouts")])
+    async with env.worker(*handlers):
+        jobs = await env.ends_of([await env.submit(name) for name in ("fails", "gives_up", "only_timeouts")])
     assert [(job.reason, job.attempts) for job in jobs] == [(Reason.PERMANENT, 1)] * 3
     assert jobs[1].error is not None
     assert (jobs[1].error.kind, jobs[1].error.message) == ("GiveUp", "bad card")
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_later_is_no_failure_and_uses_no_attempt(stage: Stage, kind: str) -> None:
+async def test_later_is_no_failure_and_uses_no_attempt(env: WorkerEnvironment, kind: str) -> None:
     calls = []
 
     def later() -> str:
@@ -117,8 +117,8 @@ async def test_later_is_no_failure_and_uses_no_attempt(stage: Stage, kind: str) 
         return later()
 
     handler = handler_of(later if kind == "thread" else alater, type="later")
-    async with stage.worker(handler), stage.scheduler():
-        job = await stage.end_of(await stage.submit("later", max_attempts=1))
+    async with env.worker(handler), env.scheduler():
+        job = await env.end_of(await env.submit("later", max_attempts=1))
     assert (job.state, job.attempts, calls) == (State.COMPLETED, 1, [1, 1, 1])
 
 
@@ -141,10 +141,10 @@ async def returns_too_much() -> str:
 
 
 @pytest.mark.parametrize("handler", [returns_opaque, returns_surrogate, returns_knot, returns_too_much])
-async def test_a_result_that_cannot_be_kept_fails_the_job_for_good(stage: Stage, handler: Any) -> None:  # noqa: ANN401
-    async with stage.worker(handler, add, result_bytes=4000):
-        job = await stage.end_of(await stage.submit(handler.__name__))
-        other = await stage.end_of(await stage.submit("add", '{"a": 1, "b": 1}'))
+async def test_a_result_that_cannot_be_kept_fails_the_job_for_good(env: WorkerEnvironment, handler: Any) -> None:  # noqa: ANN401
+    async with env.worker(handler, add, result_bytes=4000):
+        job = await env.end_of(await env.submit(handler.__name__))
+        other = await env.end_of(await env.submit("add", '{"a": 1, "b": 1}'))
     assert (job.state, job.reason) == (State.DEAD, Reason.PERMANENT)
     assert job.error is not None
     assert "NotJson" in job.error.kind
@@ -180,42 +180,44 @@ RAISING = [raises_unspeakable, raises_exit, raises_interrupt, raises_memory, rec
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize("function", RAISING)
-async def test_whatever_is_raised_fails_the_job_and_not_the_worker(stage: Stage, kind: str, function: Any) -> None:  # noqa: ANN401
+async def test_whatever_is_raised_fails_the_job_and_not_the_worker(
+    env: WorkerEnvironment, kind: str, function: Callable[[], None]
+) -> None:
     async def wrapped() -> None:
         function()
 
     handler = handler_of(function if kind == "thread" else wrapped, type="raises")
-    async with stage.worker(handler, add, multiply):
-        job = await stage.end_of(await stage.submit("raises", max_attempts=1))
-        others = [await stage.submit(name, '{"args": [1, 1]}') for name in ("add", "multiply")]
-        assert [one.state for one in await stage.ends_of(others)] == [State.COMPLETED] * 2
+    async with env.worker(handler, add, multiply):
+        job = await env.end_of(await env.submit("raises", max_attempts=1))
+        others = [await env.submit(name, '{"args": [1, 1]}') for name in ("add", "multiply")]
+        assert [one.state for one in await env.ends_of(others)] == [State.COMPLETED] * 2
     assert (job.state, job.reason) == (State.DEAD, Reason.EXHAUSTED)
     assert job.error is not None
     assert len(job.error.message) <= 4000
     json.dumps([job.error.kind, job.error.message, job.error.traceback]).encode()
 
 
-async def test_wrong_arguments_are_a_permanent_error_with_a_message(stage: Stage) -> None:
-    async with stage.worker(add):
-        job = await stage.end_of(await stage.submit("add", '{"a": 1, "b": "two"}'))
+async def test_wrong_arguments_are_a_permanent_error_with_a_message(env: WorkerEnvironment) -> None:
+    async with env.worker(add):
+        job = await env.end_of(await env.submit("add", '{"a": 1, "b": "two"}'))
     assert job.reason is Reason.PERMANENT
     assert job.error is not None
     assert "argument 'b'" in job.error.message
 
 
-async def test_a_type_without_a_handler_is_never_claimed(stage: Stage) -> None:
-    async with stage.worker(add):
-        unknown = await stage.submit("unheard_of")
-        await stage.end_of(await stage.submit("add", '{"args": [1, 2]}'))
-    job = await stage.look(unknown)
+async def test_a_type_without_a_handler_is_never_claimed(env: WorkerEnvironment) -> None:
+    async with env.worker(add):
+        unknown = await env.submit("unheard_of")
+        await env.end_of(await env.submit("add", '{"args": [1, 2]}'))
+    job = await env.look(unknown)
     assert (job.state, job.fence) == (State.PENDING, 0)
 
 
-async def test_fail_rate_fails_as_often_as_the_dice_say(stage: Stage) -> None:
+async def test_fail_rate_fails_as_often_as_the_dice_say(env: WorkerEnvironment) -> None:
     rng = Random(7)
     thrown = iter([rng.random() for _ in range(10_000)])
-    async with stage.worker(add, fail_rate=0.5, rng=lambda: next(thrown)):
-        jobs = await stage.ends_of(await stage.submit_many(60, "add", payload='{"args": [1, 2]}', max_attempts=1))
+    async with env.worker(add, fail_rate=0.5, rng=lambda: next(thrown)):
+        jobs = await env.ends_of(await env.submit_many(60, "add", payload='{"args": [1, 2]}', max_attempts=1))
     failed = [job for job in jobs if job.state is State.DEAD]
     assert 15 < len(failed) < 45
     assert {job.error.kind for job in failed if job.error is not None} == {"InjectedFailure"}
@@ -225,7 +227,7 @@ LEAK: contextvars.ContextVar[str] = contextvars.ContextVar("leak", default="clea
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_what_one_job_sets_in_its_context_the_next_does_not_see(stage: Stage, kind: str) -> None:
+async def test_what_one_job_sets_in_its_context_the_next_does_not_see(env: WorkerEnvironment, kind: str) -> None:
     def leaks() -> str:
         seen = LEAK.get()
         LEAK.set("dirty")
@@ -238,12 +240,12 @@ async def test_what_one_job_sets_in_its_context_the_next_does_not_see(stage: Sta
         return seen
 
     handler = handler_of(leaks if kind == "thread" else aleaks, type="leaks")
-    async with stage.worker(handler, concurrency=1):
-        jobs = await stage.ends_of(await stage.submit_many(5, "leaks"))
+    async with env.worker(handler, concurrency=1):
+        jobs = await env.ends_of(await env.submit_many(5, "leaks"))
     assert [job.result for job in jobs] == ['"clean"'] * 5
 
 
-async def test_a_handler_that_cancels_its_own_task_harms_only_itself(stage: Stage) -> None:
+async def test_a_handler_that_cancels_its_own_task_harms_only_itself(env: WorkerEnvironment) -> None:
     async def cancels_late() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -259,13 +261,13 @@ async def test_a_handler_that_cancels_its_own_task_harms_only_itself(stage: Stag
             await asyncio.sleep(0)
         return 1
 
-    async with stage.worker(cancels, cancels_late, innocent, concurrency=1):
-        ids = [await stage.submit(name, max_attempts=1) for name in ("cancels", "innocent", "cancels_late", "innocent")]
-        jobs = await stage.ends_of(ids)
+    async with env.worker(cancels, cancels_late, innocent, concurrency=1):
+        ids = [await env.submit(name, max_attempts=1) for name in ("cancels", "innocent", "cancels_late", "innocent")]
+        jobs = await env.ends_of(ids)
     assert [job.state for job in jobs] == [State.DEAD, State.COMPLETED, State.COMPLETED, State.COMPLETED]
 
 
-async def test_handlers_that_wait_run_side_by_side(stage: Stage) -> None:
+async def test_handlers_that_wait_run_side_by_side(env: WorkerEnvironment) -> None:
     """Each of ten handlers waits for all ten to be there."""
     barrier = asyncio.Barrier(10)
 
@@ -273,23 +275,23 @@ async def test_handlers_that_wait_run_side_by_side(stage: Stage) -> None:
         async with asyncio.timeout(10):
             await barrier.wait()
 
-    async with stage.worker(meets, concurrency=10):
-        jobs = await stage.ends_of(await stage.submit_many(10, "meets"))
+    async with env.worker(meets, concurrency=10):
+        jobs = await env.ends_of(await env.submit_many(10, "meets"))
     assert {job.state for job in jobs} == {State.COMPLETED}
 
 
-async def test_sync_handlers_run_side_by_side(stage: Stage) -> None:
+async def test_sync_handlers_run_side_by_side(env: WorkerEnvironment) -> None:
     barrier = threading.Barrier(10)
 
     def meets() -> None:
         barrier.wait(timeout=10)
 
-    async with stage.worker(meets, concurrency=10):
-        jobs = await stage.ends_of(await stage.submit_many(10, "meets"))
+    async with env.worker(meets, concurrency=10):
+        jobs = await env.ends_of(await env.submit_many(10, "meets"))
     assert {job.state for job in jobs} == {State.COMPLETED}
 
 
-async def test_a_handler_that_never_suspends_does_not_keep_the_loop_for_itself(stage: Stage) -> None:
+async def test_a_handler_that_never_suspends_does_not_keep_the_loop_for_itself(env: WorkerEnvironment) -> None:
     """A flood of jobs that never suspend, and one that wants to be woken in between."""
 
     async def floods() -> None:
@@ -300,15 +302,15 @@ async def test_a_handler_that_never_suspends_does_not_keep_the_loop_for_itself(s
             await asyncio.sleep(0)
         return "woken"
 
-    async with stage.worker(floods, wakes, concurrency=8):
-        flood = await stage.submit_many(2000, "floods")
-        job = await stage.end_of(await stage.submit("wakes", priority=10))
-        await stage.ends_of(flood[-1:])
+    async with env.worker(floods, wakes, concurrency=8):
+        flood = await env.submit_many(2000, "floods")
+        job = await env.end_of(await env.submit("wakes", priority=10))
+        await env.ends_of(flood[-1:])
     assert job.result == '"woken"'
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_a_handler_can_read_its_job_and_its_log_is_kept(stage: Stage, kind: str) -> None:
+async def test_a_handler_can_read_its_job_and_its_log_is_kept(env: WorkerEnvironment, kind: str) -> None:
     def tells() -> list[Any]:
         job = current()
         job.progress(1, 2, "half")
@@ -324,10 +326,10 @@ async def test_a_handler_can_read_its_job_and_its_log_is_kept(stage: Stage, kind
         return tells()
 
     handler = handler_of(tells if kind == "thread" else atells, type="tells", timeout=timedelta(minutes=1))
-    async with stage.worker(handler):
-        job_id = await stage.submit("tells", max_attempts=4)
-        job = await stage.end_of(job_id)
-    (attempt,) = await stage.engine.store.attempts(job_id)
+    async with env.worker(handler):
+        job_id = await env.submit("tells", max_attempts=4)
+        job = await env.end_of(job_id)
+    (attempt,) = await env.engine.store.attempts(job_id)
     assert job.result is not None
     assert json.loads(job.result)[1:] == ["tells", 1, 4, True]
     first, cut_line, last = lines_of(attempt.log_tail or "")

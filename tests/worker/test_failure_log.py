@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pytest
 
-from core.making import job
+from core.builders import job
 from rota.core.settlement import JobError
 from rota.worker.outcomes import MOST_A_MINUTE, FailureLog, last_frame
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 
 def charge(amount: int) -> None:
@@ -47,12 +47,12 @@ async def too_slow() -> None:
     ],
 )
 async def test_a_failed_attempt_is_one_warning_with_message_and_the_users_last_frame(
-    stage: Stage, caplog: pytest.LogCaptureFixture, handler: object, parts: tuple[str, ...]
+    env: WorkerEnvironment, caplog: pytest.LogCaptureFixture, handler: object, parts: tuple[str, ...]
 ) -> None:
-    async with stage.worker(handler):  # type: ignore[arg-type]
+    async with env.worker(handler):  # type: ignore[arg-type]
         name = handler.__name__  # type: ignore[attr-defined]
         limit = timedelta(seconds=0.05) if handler is too_slow else None
-        await stage.end_of(await stage.submit(name, max_attempts=1, timeout=limit))
+        await env.end_of(await env.submit(name, max_attempts=1, timeout=limit))
     (record,) = [one for one in caplog.records if one.levelno == logging.WARNING and one.name == "rota.worker"]
     line = record.getMessage()
     assert f"({name}) failed in attempt 1 of 1" in line

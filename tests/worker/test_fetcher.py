@@ -23,11 +23,11 @@ from rota.ports.client import AttemptReport
 from rota.worker import WorkerOptions
 from rota.worker.fetcher import Fetcher
 from rota.worker.intake import Intake
-from worker.staging import Losing, Passing, Stage
+from worker.environment import LostResponses, RecordingSource, WorkerEnvironment
 
 
-async def test_a_claim_asks_for_the_free_slots_and_no_more(stage: Stage) -> None:
-    source = Passing(stage.engine)
+async def test_a_claim_asks_for_the_free_slots_and_no_more(env: WorkerEnvironment) -> None:
+    source = RecordingSource(env.engine)
     release = threading.Event()
     begun = threading.Semaphore(0)
 
@@ -35,57 +35,59 @@ async def test_a_claim_asks_for_the_free_slots_and_no_more(stage: Stage) -> None
         begun.release()
         release.wait(timeout=20)
 
-    ids = await stage.submit_many(7, "waits")
-    async with stage.worker(waits, source=source, concurrency=4):
+    ids = await env.submit_many(7, "waits")
+    async with env.worker(waits, source=source, concurrency=4):
         for _ in range(4):
             await asyncio.to_thread(begun.acquire, timeout=20)
         assert [claim.limit for claim in source.claims] == [4]
-        assert [(await stage.look(job_id)).state for job_id in ids].count(State.RUNNING) == 4
+        assert [(await env.look(job_id)).state for job_id in ids].count(State.RUNNING) == 4
         release.set()
-        await stage.ends_of(ids)
+        await env.ends_of(ids)
     assert all(claim.limit <= 4 for claim in source.claims)
 
 
-async def test_an_idle_worker_hears_of_work_at_once(stage: Stage) -> None:
+async def test_an_idle_worker_hears_of_work_at_once(env: WorkerEnvironment) -> None:
     """With a lease of a minute the claim waits for 20 s; the answer must not."""
 
     async def quick() -> None:
         return
 
-    source = Passing(stage.engine)
-    async with stage.worker(quick, source=source, lease=timedelta(minutes=1)):
-        await stage.end_of(await stage.submit("quick"))
+    source = RecordingSource(env.engine)
+    async with env.worker(quick, source=source, lease=timedelta(minutes=1)):
+        await env.end_of(await env.submit("quick"))
         asked = len(source.claims)
         begun = time.perf_counter()
-        await stage.end_of(await stage.submit("quick"))
+        await env.end_of(await env.submit("quick"))
         assert time.perf_counter() - begun < 3
         assert len(source.claims) - asked <= 3
 
 
-async def test_settlements_and_claims_go_out_in_batches(stage: Stage) -> None:
-    source = Passing(stage.engine)
+async def test_settlements_and_claims_go_out_in_batches(env: WorkerEnvironment) -> None:
+    source = RecordingSource(env.engine)
 
     async def quick() -> None:
         return
 
-    ids = await stage.submit_many(1000, "quick")
-    async with stage.worker(quick, source=source, concurrency=100):
-        await stage.ends_of(ids)
+    ids = await env.submit_many(1000, "quick")
+    async with env.worker(quick, source=source, concurrency=100):
+        await env.ends_of(ids)
     assert sum(len(batch) for batch in source.settled) == 1000
     assert len(source.settled) < 100
     assert sum(count > 0 for count in source.claimed) < 100
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-async def test_a_claim_whose_answer_is_lost_is_repeated_and_loses_nothing(stage: Stage, *, arrives: bool) -> None:
-    source = Passing(stage.engine, on_claim=Losing(3, arrives=arrives))
+async def test_a_claim_whose_answer_is_lost_is_repeated_and_loses_nothing(
+    env: WorkerEnvironment, *, arrives: bool
+) -> None:
+    source = RecordingSource(env.engine, on_claim=LostResponses(3, arrives=arrives))
 
     async def quick() -> int:
         return 1
 
-    ids = await stage.submit_many(5, "quick")
-    async with stage.worker(quick, source=source, concurrency=5):
-        jobs = await stage.ends_of(ids)
+    ids = await env.submit_many(5, "quick")
+    async with env.worker(quick, source=source, concurrency=5):
+        jobs = await env.ends_of(ids)
     assert [(job.state, job.attempts, job.fence) for job in jobs] == [(State.COMPLETED, 1, 1)] * 5
     assert len({claim.claim_id for claim in source.claims[:4]}) == 1
 
@@ -153,35 +155,35 @@ async def test_the_heartbeat_learns_each_new_claim_id_once_and_before_the_claim_
     assert len(empty.events) == 6
 
 
-async def test_a_worker_without_handlers_claims_nothing(stage: Stage) -> None:
-    source = Passing(stage.engine)
-    async with stage.worker(source=source):
-        await stage.submit("anything")
+async def test_a_worker_without_handlers_claims_nothing(env: WorkerEnvironment) -> None:
+    source = RecordingSource(env.engine)
+    async with env.worker(source=source):
+        await env.submit("anything")
         await asyncio.sleep(0)
     assert source.claims == []
 
 
-async def test_a_worker_makes_itself_known_and_says_when_it_drains(stage: Stage) -> None:
-    told: list[Member] = []
+async def test_a_worker_makes_itself_known_and_says_when_it_drains(env: WorkerEnvironment) -> None:
+    answer: list[Member] = []
     heard = asyncio.Event()
 
     async def announce(member: Member) -> None:
-        told.append(member)
+        answer.append(member)
         heard.set()
 
     async def quick() -> None:
         return
 
-    async with stage.worker(quick, announce_member=announce, queues=("a", "b"), concurrency=3):
+    async with env.worker(quick, announce_member=announce, queues=("a", "b"), concurrency=3):
         await asyncio.wait_for(heard.wait(), 10)
-    first, last = told[0], told[-1]
+    first, last = answer[0], answer[-1]
     assert (first.role, first.name, first.queues, first.types, first.slots) == (
         Role.WORKER, "ada", ("a", "b"), ("quick",), 3,
     )  # fmt: skip
     assert (first.is_draining, last.is_draining) == (False, True)
 
 
-async def test_a_queue_with_slots_of_its_own_never_takes_more_and_holds_up_no_other(stage: Stage) -> None:
+async def test_a_queue_with_slots_of_its_own_never_takes_more_and_holds_up_no_other(env: WorkerEnvironment) -> None:
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
     free = asyncio.Event()
@@ -195,12 +197,12 @@ async def test_a_queue_with_slots_of_its_own_never_takes_more_and_holds_up_no_ot
             await free.wait()
         running[queue] -= 1
 
-    slow = await stage.submit_many(5, "work", payload='"slow"', queue="slow")
-    other = await stage.submit_many(20, "work", payload='"other"', queue="other")
+    slow = await env.submit_many(5, "work", payload='"slow"', queue="slow")
+    other = await env.submit_many(20, "work", payload='"other"', queue="other")
     slots = {"slow": 2, "other": 3}
-    async with stage.worker(work, queues=("slow", "other"), queue_slots=slots, concurrency=5):
-        await stage.ends_of(other)
+    async with env.worker(work, queues=("slow", "other"), queue_slots=slots, concurrency=5):
+        await env.ends_of(other)
         free.set()
-        await stage.ends_of(slow)
+        await env.ends_of(slow)
     assert most["slow"] == 2
     assert 1 <= most["other"] <= 3

@@ -1,4 +1,4 @@
-"""Leases: kept whatever a handler does, counted from the moment they were asked for, and given up when lost."""
+"""Leases: renewed whatever a handler does, counted from the moment of the request, and given up when lost."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rota.core.log_lines import lines_of
 from rota.core.outcome import Lost, Succeeded
 from rota.ports.client import AttemptReport
 from rota.worker import current, handler_of
-from worker.staging import Losing, Passing, Stage, eventually
+from worker.environment import LostResponses, RecordingSource, WorkerEnvironment, eventually
 
 LEASE = timedelta(seconds=1)
 BEAT = timedelta(milliseconds=250)
 SETTINGS: dict[str, Any] = {"lease": LEASE, "beat": BEAT, "stop_grace": timedelta(milliseconds=300)}
 
 
-async def test_a_handler_that_blocks_its_loop_for_three_leases_keeps_its_job(stage: Stage) -> None:
+async def test_a_handler_that_blocks_its_loop_for_three_leases_keeps_its_job(env: WorkerEnvironment) -> None:
     async def blocks() -> str:
         time.sleep(3)  # noqa: ASYNC251 - what this is about
         return "kept"
@@ -32,17 +32,17 @@ async def test_a_handler_that_blocks_its_loop_for_three_leases_keeps_its_job(sta
     def elsewhere() -> int:
         return 1
 
-    async with stage.scheduler(), stage.worker(blocks, elsewhere, **SETTINGS):
-        job_id = await stage.submit("blocks", timeout=timedelta(minutes=1))
-        await stage.until(job_id, lambda job: job.state is State.RUNNING)
-        other = await stage.end_of(await stage.submit("elsewhere"))
-        assert (await stage.look(job_id)).state is State.RUNNING
-        job = await stage.end_of(job_id)
+    async with env.scheduler(), env.worker(blocks, elsewhere, **SETTINGS):
+        job_id = await env.submit("blocks", timeout=timedelta(minutes=1))
+        await env.until(job_id, lambda job: job.state is State.RUNNING)
+        other = await env.end_of(await env.submit("elsewhere"))
+        assert (await env.look(job_id)).state is State.RUNNING
+        job = await env.end_of(job_id)
     assert (job.state, job.result, job.attempts, job.crashes, job.fence) == (State.COMPLETED, '"kept"', 1, 0, 1)
     assert other.state is State.COMPLETED
 
 
-async def test_jobs_behind_a_blocked_loop_are_handed_back_unbegun(stage: Stage) -> None:
+async def test_jobs_behind_a_blocked_loop_are_handed_back_unbegun(env: WorkerEnvironment) -> None:
     """Another worker must be able to take them; neither attempt nor crash is counted."""
     begun = threading.Event()
     release = threading.Event()
@@ -55,75 +55,75 @@ async def test_jobs_behind_a_blocked_loop_are_handed_back_unbegun(stage: Stage) 
         return 1
 
     handlers = (blocks, waits)
-    async with stage.worker(*handlers, concurrency=4, **SETTINGS):
-        await stage.submit("blocks")
+    async with env.worker(*handlers, concurrency=4, **SETTINGS):
+        await env.submit("blocks")
         await asyncio.to_thread(begun.wait, 20)
-        behind = await stage.submit_many(2, "waits")
+        behind = await env.submit_many(2, "waits")
         for job_id in behind:
-            await stage.until(job_id, lambda job: job.fence > 0 and job.state is State.PENDING)
-        async with stage.worker(waits, name="ben", **SETTINGS):
-            jobs = await stage.ends_of(behind)
+            await env.until(job_id, lambda job: job.fence > 0 and job.state is State.PENDING)
+        async with env.worker(waits, name="ben", **SETTINGS):
+            jobs = await env.ends_of(behind)
         release.set()
     assert [(job.state, job.attempts, job.crashes, job.worker) for job in jobs] == [(State.COMPLETED, 1, 0, "ben")] * 2
 
 
-async def test_an_attempt_whose_lease_cannot_be_renewed_is_stopped_and_handed_back(stage: Stage) -> None:
-    told = threading.Event()
+async def test_an_attempt_whose_lease_cannot_be_renewed_is_stopped_and_handed_back(env: WorkerEnvironment) -> None:
+    notified = threading.Event()
 
     async def long() -> None:
-        if current().attempt == 1 and not told.is_set():
+        if current().attempt == 1 and not notified.is_set():
             try:
                 await asyncio.sleep(60)
             finally:
-                told.set()
+                notified.set()
 
-    source = Passing(stage.engine, on_renew=Losing(100))
-    async with stage.worker(long, source=source, **SETTINGS):
-        job = await stage.end_of(await stage.submit("long"))
-    assert told.is_set()
-    # Handed back, not lost: nobody else had it, so no crash was counted and no attempt used.
+    source = RecordingSource(env.engine, on_renew=LostResponses(100))
+    async with env.worker(long, source=source, **SETTINGS):
+        job = await env.end_of(await env.submit("long"))
+    assert notified.is_set()
+    # Handed back, not lost: no other worker had it, so no crash was counted and no attempt used.
     assert (job.state, job.attempts, job.crashes, job.fence) == (State.COMPLETED, 1, 0, 2)
 
 
-async def test_a_run_that_ends_well_after_its_lease_was_in_doubt_still_counts(stage: Stage) -> None:
+async def test_a_run_that_ends_well_after_its_lease_was_in_doubt_still_counts(env: WorkerEnvironment) -> None:
     def unmoved() -> str:
         job = current()
         while not job.cancelled():
             time.sleep(0.01)
         return "done all the same"
 
-    source = Passing(stage.engine, on_renew=Losing(100))
-    async with stage.worker(unmoved, source=source, **SETTINGS):
-        job = await stage.end_of(await stage.submit("unmoved"))
+    source = RecordingSource(env.engine, on_renew=LostResponses(100))
+    async with env.worker(unmoved, source=source, **SETTINGS):
+        job = await env.end_of(await env.submit("unmoved"))
     assert (job.state, job.fence, job.result) == (State.COMPLETED, 1, '"done all the same"')
 
 
-async def test_a_run_whose_job_belongs_to_someone_else_is_stopped_and_says_nothing(stage: Stage) -> None:
-    begun, told = threading.Event(), threading.Event()
+async def test_a_run_whose_job_belongs_to_someone_else_is_stopped_and_says_nothing(env: WorkerEnvironment) -> None:
+    begun, answer = threading.Event(), threading.Event()
 
     async def long() -> None:
         begun.set()
         try:
             await asyncio.sleep(60)
         finally:
-            told.set()
+            answer.set()
 
-    source = Passing(stage.engine)
-    async with stage.worker(long, source=source, concurrency=1, **SETTINGS) as worker:
-        job_id = await stage.submit("long")
+    source = RecordingSource(env.engine)
+    async with env.worker(long, source=source, concurrency=1, **SETTINGS) as worker:
+        job_id = await env.submit("long")
         await asyncio.to_thread(begun.wait, 20)
-        job = await stage.look(job_id)
-        await stage.engine.settle([AttemptReport(job_id, job.fence, Lost())])
-        taken = await stage.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("long",)))
-        await asyncio.to_thread(told.wait, 20)
+        job = await env.look(job_id)
+        await env.engine.settle([AttemptReport(job_id, job.fence, Lost())])
+        taken = await env.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("long",)))
+        await asyncio.to_thread(answer.wait, 20)
         await eventually(lambda: worker.busy == 0)
         assert source.settled == []
-        await stage.engine.settle([AttemptReport(job_id, taken[0].fence, Succeeded('"ben"'))])
-    job = await stage.look(job_id)
+        await env.engine.settle([AttemptReport(job_id, taken[0].fence, Succeeded('"ben"'))])
+    job = await env.look(job_id)
     assert (job.state, job.result, job.worker) == (State.COMPLETED, '"ben"', "ben")
 
 
-async def test_a_job_that_arrives_after_most_of_its_lease_is_not_begun(stage: Stage) -> None:
+async def test_a_job_that_arrives_after_most_of_its_lease_is_not_begun(env: WorkerEnvironment) -> None:
     """The answer to the first claim was so long on its way that the lease may have lapsed."""
     seen: list[Any] = []
 
@@ -137,8 +137,8 @@ async def test_a_job_that_arrives_after_most_of_its_lease_is_not_begun(stage: St
     async def quick() -> int:
         return current().attempt
 
-    async with stage.worker(quick, source=Passing(stage.engine, on_claim=late), **SETTINGS):
-        job = await stage.end_of(await stage.submit("quick"))
+    async with env.worker(quick, source=RecordingSource(env.engine, on_claim=late), **SETTINGS):
+        job = await env.end_of(await env.submit("quick"))
     assert (job.state, job.result, job.fence) == (State.COMPLETED, "1", 2)
 
 
@@ -152,8 +152,8 @@ async def _after(event: asyncio.Event, answer: Awaitable[Any]) -> Any:  # noqa: 
     return await answer
 
 
-async def test_a_worker_that_was_paused_past_its_lease_settles_in_vain(stage: Stage) -> None:
-    """As after SIGSTOP and SIGCONT: its settlement is on its way while someone else takes and ends the job."""
+async def test_a_worker_that_was_paused_past_its_lease_settles_in_vain(env: WorkerEnvironment) -> None:
+    """As after SIGSTOP and SIGCONT: its settlement is on its way while another worker takes and ends the job."""
     finished = threading.Event()
     resumed = asyncio.Event()
 
@@ -171,21 +171,21 @@ async def test_a_worker_that_was_paused_past_its_lease_settles_in_vain(stage: St
     async def work() -> str:
         return "ada"
 
-    source = Passing(stage.engine, on_settle=pause, on_renew=away, on_claim=once)
-    job_id = await stage.submit("work")
-    async with stage.worker(work, source=source, **SETTINGS):
+    source = RecordingSource(env.engine, on_settle=pause, on_renew=away, on_claim=once)
+    job_id = await env.submit("work")
+    async with env.worker(work, source=source, **SETTINGS):
         await asyncio.to_thread(finished.wait, 20)
-        async with stage.scheduler():
-            job = await stage.until(job_id, lambda job: job.crashes == 1)
-        (taken,) = await stage.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("work",)))
-        await stage.engine.settle([AttemptReport(job_id, taken.fence, Succeeded('"ben"'))])
-        before = await stage.look(job_id)
+        async with env.scheduler():
+            job = await env.until(job_id, lambda job: job.crashes == 1)
+        (taken,) = await env.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("work",)))
+        await env.engine.settle([AttemptReport(job_id, taken.fence, Succeeded('"ben"'))])
+        before = await env.look(job_id)
         resumed.set()
-    assert await stage.look(job_id) == before
+    assert await env.look(job_id) == before
     assert (before.state, before.result, job.fence) == (State.COMPLETED, '"ben"', 1)
 
 
-async def test_progress_and_log_arrive_with_the_heartbeat(stage: Stage) -> None:
+async def test_progress_and_log_arrive_with_the_heartbeat(env: WorkerEnvironment) -> None:
     release = threading.Event()
 
     def tells() -> None:
@@ -193,14 +193,14 @@ async def test_progress_and_log_arrive_with_the_heartbeat(stage: Stage) -> None:
         current().log("a line")
         release.wait(timeout=20)
 
-    source = Passing(stage.engine)
-    async with stage.worker(handler_of(tells), source=source, **SETTINGS):
-        job_id = await stage.submit("tells")
+    source = RecordingSource(env.engine)
+    async with env.worker(handler_of(tells), source=source, **SETTINGS):
+        job_id = await env.submit("tells")
         # The beat after the one that carried the news: by then it has arrived.
         await eventually(lambda: any(one.progress for batch in source.renewed[:-1] for one in batch))
-        (attempt,) = await stage.engine.store.attempts(job_id)
+        (attempt,) = await env.engine.store.attempts(job_id)
         release.set()
-        await stage.end_of(job_id)
+        await env.end_of(job_id)
     assert [line.message for line in lines_of(attempt.log_tail or "")] == ["a line"]
     progress = json.loads(attempt.progress or "")
     assert datetime.fromisoformat(progress.pop("at")).utcoffset() == timedelta(0)

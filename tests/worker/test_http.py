@@ -1,4 +1,4 @@
-"""The built-in type `http`: what it may reach, and what it makes of the answer."""
+"""The built-in type `http`: addresses that it may reach, and results of responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rota.core.settlement import Reason
 from rota.worker.builtin import builtin_handlers
 from rota.worker.builtin.addresses import AddressGuard, Forbidden
 from rota.worker.builtin.http import retry_after
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 DENIED = [
     "127.0.0.1",
@@ -183,16 +183,16 @@ def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-async def ask(stage: Stage, payload: dict[str, Any], allow: tuple[str, ...] = ("127.0.0.1",)) -> Any:  # noqa: ANN401
-    async with stage.worker(*builtin_handlers(allow_hosts=allow)):
-        job_id = await stage.submit("http", json.dumps(payload), max_attempts=1)
-        return await stage.until(job_id, lambda job: job.state not in {State.PENDING, State.RUNNING})
+async def ask(env: WorkerEnvironment, payload: dict[str, Any], allow: tuple[str, ...] = ("127.0.0.1",)) -> Any:  # noqa: ANN401
+    async with env.worker(*builtin_handlers(allow_hosts=allow)):
+        job_id = await env.submit("http", json.dumps(payload), max_attempts=1)
+        return await env.until(job_id, lambda job: job.state not in {State.PENDING, State.RUNNING})
 
 
-async def test_a_request_carries_the_jobs_id_and_its_answer_is_kept(stage: Stage) -> None:
+async def test_a_request_carries_the_jobs_id_and_its_answer_is_kept(env: WorkerEnvironment) -> None:
     async with Site(lambda *_: answer(201, b'{"ok":true}', content_type="application/json")).open() as site:
         url = f"http://127.0.0.1:{site.port}/path?q=1"
-        job = await ask(stage, {"url": url, "method": "POST", "body": {"a": 1}, "headers": {"X-Key": "secret"}})
+        job = await ask(env, {"url": url, "method": "POST", "body": {"a": 1}, "headers": {"X-Key": "secret"}})
     ((line, headers, body),) = site.asked
     assert line == "POST /path?q=1 HTTP/1.1"
     assert (headers["idempotency-key"], headers["x-key"]) == (to_text(job.id), "secret")
@@ -202,46 +202,44 @@ async def test_a_request_carries_the_jobs_id_and_its_answer_is_kept(stage: Stage
     assert (result["status"], result["body"], result["is_cut"]) == (201, '{"ok":true}', False)
 
 
-async def test_without_leave_nothing_of_this_host_is_reached(stage: Stage) -> None:
+async def test_without_leave_nothing_of_this_host_is_reached(env: WorkerEnvironment) -> None:
     async with Site(lambda *_: answer(200)).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"}, allow=())
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"}, allow=())
     assert (job.state, job.reason) == (State.DEAD, Reason.PERMANENT)
     assert "not a public address" in job.error.message
     assert site.asked == []
 
 
-async def test_a_redirect_is_checked_again(stage: Stage) -> None:
+async def test_a_redirect_is_checked_again(env: WorkerEnvironment) -> None:
     """The first host is allowed by name; where it sends us is not."""
     async with Site(lambda *_: answer(200, b"secret")).open("127.0.0.2") as inner:
         sends = lambda *_: answer(302, location=f"http://127.0.0.2:{inner.port}/")  # noqa: E731
         async with Site(sends).open() as site:
-            job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"})
+            job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"})
     assert job.reason is Reason.PERMANENT
     assert inner.asked == []
 
 
-async def test_redirects_are_followed_three_times_and_no_more(stage: Stage) -> None:
+async def test_redirects_are_followed_three_times_and_no_more(env: WorkerEnvironment) -> None:
     def sends(line: str, *_: object) -> bytes:
         number = int(line.split()[1].removeprefix("/"))
         return answer(307, location=f"/{number - 1}") if number else answer(200, b"there")
 
     async with Site(sends).open() as site:
-        near = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/3", "method": "PUT", "body": "x"})
-        far = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/4"})
+        near = await ask(env, {"url": f"http://127.0.0.1:{site.port}/3", "method": "PUT", "body": "x"})
+        far = await ask(env, {"url": f"http://127.0.0.1:{site.port}/4"})
     assert json.loads(near.result)["body"] == "there"
     assert [(line.split()[0], body) for line, _, body in site.asked[:4]] == [("PUT", b"x")] * 4
     assert (far.reason, far.error.kind) == (Reason.PERMANENT, "GiveUp")
 
 
-async def test_the_submitters_headers_stay_with_the_first_origin(stage: Stage) -> None:
+async def test_the_submitters_headers_stay_with_the_first_origin(env: WorkerEnvironment) -> None:
     async with Site(lambda *_: answer(200)).open("127.0.0.2") as other:
         sends = lambda *_: answer(302, location=f"http://127.0.0.2:{other.port}/")  # noqa: E731
         async with Site(sends).open() as site:
             headers = {"Authorization": "Bearer t", "X-Api-Key": "k", "Accept": "text/plain"}
             url = f"http://127.0.0.1:{site.port}/"
-            await ask(
-                stage, {"url": url, "method": "POST", "body": "b", "headers": headers}, ("127.0.0.1", "127.0.0.2")
-            )
+            await ask(env, {"url": url, "method": "POST", "body": "b", "headers": headers}, ("127.0.0.1", "127.0.0.2"))
     (_, first, _), (line, second, body) = site.asked[0], other.asked[0]
     assert (first["authorization"], first["x-api-key"]) == ("Bearer t", "k")
     assert "authorization" not in second
@@ -250,42 +248,42 @@ async def test_the_submitters_headers_stay_with_the_first_origin(stage: Stage) -
 
 
 @pytest.mark.parametrize("target", ["ftp://127.0.0.1/", "http://", "file:///etc/passwd", "http://u:p@127.0.0.1/"])
-async def test_a_redirect_to_something_else_is_not_followed(stage: Stage, target: str) -> None:
+async def test_a_redirect_to_something_else_is_not_followed(env: WorkerEnvironment, target: str) -> None:
     async with Site(lambda *_: answer(302, location=target)).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"})
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"})
     assert job.reason is Reason.PERMANENT
 
 
 @pytest.mark.parametrize(("status", "told"), [(429, "30"), (503, "2")])
-async def test_a_server_that_says_when_to_come_back_is_believed(stage: Stage, status: int, told: str) -> None:
+async def test_a_server_that_says_when_to_come_back_is_believed(env: WorkerEnvironment, status: int, told: str) -> None:
     async with Site(lambda *_: answer(status, retry_after=told)).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"})
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"})
     assert (job.state, job.attempts, job.error) == (State.SCHEDULED, 0, None)
     assert timedelta(0) < job.run_at - job.updated_at <= timedelta(seconds=int(told))
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
-async def test_another_status_is_a_failure(stage: Stage, status: int) -> None:
+async def test_another_status_is_a_failure(env: WorkerEnvironment, status: int) -> None:
     async with Site(lambda *_: answer(status, b"sorry")).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"})
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"})
     assert job.reason is Reason.EXHAUSTED
     assert f"answered {status}: sorry" in job.error.message
 
 
-async def test_an_expected_status_is_a_success(stage: Stage) -> None:
+async def test_an_expected_status_is_a_success(env: WorkerEnvironment) -> None:
     async with Site(lambda *_: answer(404)).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/", "expect_status": [404, 410]})
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/", "expect_status": [404, 410]})
     assert json.loads(job.result)["status"] == 404
 
 
-async def test_no_more_than_a_megabyte_of_the_body_is_kept(stage: Stage) -> None:
+async def test_no_more_than_a_megabyte_of_the_body_is_kept(env: WorkerEnvironment) -> None:
     async with Site(lambda *_: answer(200, b"x" * 3_000_000)).open() as site:
-        job = await ask(stage, {"url": f"http://127.0.0.1:{site.port}/"})
+        job = await ask(env, {"url": f"http://127.0.0.1:{site.port}/"})
     result = json.loads(job.result)
     assert (len(result["body"]), result["is_cut"]) == (1_000_000, True)
 
 
-async def test_a_server_that_does_not_answer_is_given_up(stage: Stage) -> None:
+async def test_a_server_that_does_not_answer_is_given_up(env: WorkerEnvironment) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -293,25 +291,25 @@ async def test_a_server_that_does_not_answer_is_given_up(stage: Stage) -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        job = await ask(stage, {"url": f"http://127.0.0.1:{port}/", "timeout": 0.2})
+        job = await ask(env, {"url": f"http://127.0.0.1:{port}/", "timeout": 0.2})
     assert job.error.kind == "TimeoutError"
     assert "no answer within 0.2 s" in job.error.message
 
 
-async def test_a_host_that_cannot_be_reached_or_found_is_a_failure(stage: Stage) -> None:
+async def test_a_host_that_cannot_be_reached_or_found_is_a_failure(env: WorkerEnvironment) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        job = await ask(stage, {"url": f"http://127.0.0.1:{port}/"})
+        job = await ask(env, {"url": f"http://127.0.0.1:{port}/"})
     assert "cannot be reached" in job.error.message
-    job = await ask(stage, {"url": "http://name.invalid/"})
+    job = await ask(env, {"url": "http://name.invalid/"})
     assert "cannot be resolved" in job.error.message
 
 
 async def test_a_name_is_connected_to_by_the_address_that_was_checked(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    env: WorkerEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that resolves to something else the second time: it is not asked a second time."""
+    """A name that resolves to something else the second time: it is not resolved twice."""
     asked: list[str] = []
     real = socket.getaddrinfo
 
@@ -321,13 +319,13 @@ async def test_a_name_is_connected_to_by_the_address_that_was_checked(
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     async with Site(lambda *_: answer(200)).open() as site:
-        job = await ask(stage, {"url": f"http://rebinding.example:{site.port}/"}, ("rebinding.example",))
+        job = await ask(env, {"url": f"http://rebinding.example:{site.port}/"}, ("rebinding.example",))
     assert job.state is State.COMPLETED
     assert site.asked[0][1]["host"] == f"rebinding.example:{site.port}"
     assert asked.count("rebinding.example") == 1
 
 
-async def test_the_name_is_kept_for_tls(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_name_is_kept_for_tls(env: WorkerEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handshake fails for want of a certificate, but by then the server has heard the name."""
     names: list[str] = []
     real = socket.getaddrinfo
@@ -344,7 +342,7 @@ async def test_the_name_is_kept_for_tls(stage: Stage, monkeypatch: pytest.Monkey
     server = await asyncio.start_server(ignore, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        job = await ask(stage, {"url": f"https://secure.example:{port}/"}, ("secure.example",))
+        job = await ask(env, {"url": f"https://secure.example:{port}/"}, ("secure.example",))
     assert job.state is State.DEAD
     assert names == ["secure.example"]
 

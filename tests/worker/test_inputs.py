@@ -12,7 +12,7 @@ from rota.core.lifecycle import State
 from rota.core.retry import Backoff
 from rota.core.submission import TAKES, Dependency, Need, Takes
 from rota.worker.inputs import with_input
-from worker.staging import OPERATOR, Stage
+from worker.environment import OPERATOR, WorkerEnvironment
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ class _FailingInputs:
         return "7"
 
 
-async def test_an_input_that_cannot_be_read_fails_the_attempt(stage: Stage) -> None:
+async def test_an_input_that_cannot_be_read_fails_the_attempt(env: WorkerEnvironment) -> None:
     """The attempt kept its slot and its lease for ever if the source raised anything unexpected."""
     given: list[int] = []
 
@@ -55,14 +55,14 @@ async def test_an_input_that_cannot_be_read_fails_the_attempt(stage: Stage) -> N
         given.append(value)
 
     inputs = _FailingInputs()
-    async with stage.scheduler(), stage.worker(take, inputs=inputs):
-        parent = await stage.submit("nobody")
-        job_id = await stage.submit(
+    async with env.scheduler(), env.worker(take, inputs=inputs):
+        parent = await env.submit("nobody")
+        job_id = await env.submit(
             "take",
             after=(Dependency(parent, Need.END),),
             meta={TAKES: Takes.RESULT.value},
             backoff=Backoff(base=timedelta(0)),
         )
-        await stage.engine.cancel([parent], OPERATOR)
-        job = await stage.end_of(job_id)
+        await env.engine.cancel([parent], OPERATOR)
+        job = await env.end_of(job_id)
     assert (job.state, job.attempts, given) == (State.COMPLETED, 2, [7])

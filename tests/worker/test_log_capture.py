@@ -12,7 +12,7 @@ from rota.core.log_lines import LogLine, lines_of
 from rota.worker import current, handler_of
 from rota.worker.log_capture import add_record
 from worker import child_handlers as children
-from worker.staging import Stage, eventually
+from worker.environment import WorkerEnvironment, eventually
 
 _logger = logging.getLogger("shop.mail")
 _logger.setLevel(logging.INFO)
@@ -46,11 +46,11 @@ def _expected(lines: list[LogLine]) -> None:
 
 
 @pytest.mark.parametrize("function", [_says, _says_on_the_loop])
-async def test_the_records_of_a_handler_are_kept_with_its_attempt(stage: Stage, function: object) -> None:
-    async with stage.worker(handler_of(function, type="says")):  # type: ignore[arg-type]
-        job_id = await stage.submit("says")
-        await stage.end_of(job_id)
-    (attempt,) = await stage.engine.store.attempts(job_id)
+async def test_the_records_of_a_handler_are_kept_with_its_attempt(env: WorkerEnvironment, function: object) -> None:
+    async with env.worker(handler_of(function, type="says")):  # type: ignore[arg-type]
+        job_id = await env.submit("says")
+        await env.end_of(job_id)
+    (attempt,) = await env.engine.store.attempts(job_id)
     _expected(list(lines_of(attempt.log_tail or "")))
 
 
@@ -66,25 +66,25 @@ def test_a_record_that_cannot_be_formatted_is_kept_as_it_is() -> None:
     assert lines == ["'%d mails' (cannot be formatted: TypeError)"]
 
 
-async def test_the_records_of_a_child_process_are_kept_too(stage: Stage) -> None:
-    async with stage.worker(handler_of(children.logs_and_reports, executor="process")):
-        job_id = await stage.submit("logs_and_reports")
-        await stage.end_of(job_id)
-    (attempt,) = await stage.engine.store.attempts(job_id)
+async def test_the_records_of_a_child_process_are_kept_too(env: WorkerEnvironment) -> None:
+    async with env.worker(handler_of(children.logs_and_reports, executor="process")):
+        job_id = await env.submit("logs_and_reports")
+        await env.end_of(job_id)
+    (attempt,) = await env.engine.store.attempts(job_id)
     assert [(line.logger, line.message) for line in lines_of(attempt.log_tail or "")] == [("shop", "from the child")]
     assert attempt.progress is not None
 
 
-async def test_nothing_is_captured_when_it_is_switched_off(stage: Stage) -> None:
+async def test_nothing_is_captured_when_it_is_switched_off(env: WorkerEnvironment) -> None:
     handler = handler_of(children.logs_and_reports, executor="process")
-    async with stage.worker(handler, capture_logs=False):
-        job_id = await stage.submit("logs_and_reports")
-        await stage.end_of(job_id)
-    (attempt,) = await stage.engine.store.attempts(job_id)
+    async with env.worker(handler, capture_logs=False):
+        job_id = await env.submit("logs_and_reports")
+        await env.end_of(job_id)
+    (attempt,) = await env.engine.store.attempts(job_id)
     assert attempt.log_tail is None
 
 
-async def test_lines_and_progress_are_stored_while_the_handler_runs_and_within_a_second(stage: Stage) -> None:
+async def test_lines_and_progress_are_stored_while_the_handler_runs_and_within_a_second(env: WorkerEnvironment) -> None:
     release = threading.Event()
     said = threading.Event()
 
@@ -94,15 +94,15 @@ async def test_lines_and_progress_are_stored_while_the_handler_runs_and_within_a
         said.set()
         release.wait(20)
 
-    async with stage.worker(handler_of(says)):
-        job_id = await stage.submit("says")
+    async with env.worker(handler_of(says)):
+        job_id = await env.submit("says")
         await eventually(said.is_set)
         async with asyncio.timeout(1.0):
             while True:
-                (attempt,) = await stage.engine.store.attempts(job_id)
+                (attempt,) = await env.engine.store.attempts(job_id)
                 if attempt.progress is not None:
                     break
                 await asyncio.sleep(0.02)
         release.set()
-        await stage.end_of(job_id)
+        await env.end_of(job_id)
     assert [line.message for line in lines_of(attempt.log_tail or "")] == ["begun"]

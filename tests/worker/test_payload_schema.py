@@ -15,7 +15,7 @@ from rota.core.payload_schema import LONGEST_SCHEMA
 from rota.worker.arguments import CallSignature
 from rota.worker.handlers import Handler, handler_of
 from rota.worker.payload_schema import schema_of, schemas_of
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 
 @dataclass
@@ -83,22 +83,22 @@ def test_a_schema_that_is_too_long_and_a_handler_with_its_own_decoding_are_left_
     assert json.loads(known["mail"])["required"] == ["to"]
 
 
-async def test_a_worker_registers_its_schemas_when_it_starts(stage: Stage) -> None:
+async def test_a_worker_registers_its_schemas_when_it_starts(env: WorkerEnvironment) -> None:
     is_done = asyncio.Event()
 
     async def register(schemas: Mapping[str, str]) -> None:
-        await stage.engine.store.register_schemas(schemas)
+        await env.engine.store.register_schemas(schemas)
         is_done.set()
 
-    async with stage.worker(mail, register_schemas=register):
+    async with env.worker(mail, register_schemas=register):
         await asyncio.wait_for(is_done.wait(), 20)
-    stored = await stage.engine.store.payload_schema("mail")
+    stored = await env.engine.store.payload_schema("mail")
     assert stored is not None
     assert json.loads(stored.body)["properties"]["to"] == {"type": "string"}
 
 
 async def test_a_worker_whose_registration_fails_works_nevertheless(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    env: WorkerEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_asked = asyncio.Event()
 
@@ -108,8 +108,8 @@ async def test_a_worker_whose_registration_fails_works_nevertheless(
         raise RuntimeError("an older server")
 
     caplog.set_level("INFO", "rota.worker")
-    job = await stage.submit("mail", payload='{"to": "ann"}')
-    async with stage.worker(mail, register_schemas=refuse):
-        await stage.until(job, lambda one: one.state == "completed")
+    job = await env.submit("mail", payload='{"to": "ann"}')
+    async with env.worker(mail, register_schemas=refuse):
+        await env.until(job, lambda one: one.state == "completed")
         await asyncio.wait_for(is_asked.wait(), 20)
     assert "an older server" in caplog.text

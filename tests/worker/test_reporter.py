@@ -1,4 +1,4 @@
-"""Outcomes: none is lost while the store is away, and one that is refused fails alone."""
+"""Outcomes: none is lost while the store is unavailable, and one that is refused fails alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.client import AttemptReport
-from worker.staging import Losing, Passing, Stage
+from worker.environment import LostResponses, RecordingSource, WorkerEnvironment
 
 
 async def quick() -> str:
@@ -21,29 +21,29 @@ async def quick() -> str:
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-async def test_outcomes_survive_a_store_that_is_away(stage: Stage, *, arrives: bool) -> None:
-    source = Passing(stage.engine, on_settle=Losing(4, arrives=arrives))
-    ids = await stage.submit_many(20, "quick")
-    async with stage.worker(quick, source=source, concurrency=5):
-        jobs = await stage.ends_of(ids)
+async def test_outcomes_survive_a_store_that_is_away(env: WorkerEnvironment, *, arrives: bool) -> None:
+    source = RecordingSource(env.engine, on_settle=LostResponses(4, arrives=arrives))
+    ids = await env.submit_many(20, "quick")
+    async with env.worker(quick, source=source, concurrency=5):
+        jobs = await env.ends_of(ids)
     assert [(job.state, job.attempts) for job in jobs] == [(State.COMPLETED, 1)] * 20
 
 
-async def test_any_error_of_the_transport_is_survived(stage: Stage) -> None:
+async def test_any_error_of_the_transport_is_survived(env: WorkerEnvironment) -> None:
     async def breaks(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - any answer
         if source.settled[3:]:
             return await answer
         answer.close()  # type: ignore[attr-defined]
         raise OSError("connection reset")
 
-    source = Passing(stage.engine)
+    source = RecordingSource(env.engine)
     source.on_settle = breaks
-    async with stage.worker(quick, source=source):
-        job = await stage.end_of(await stage.submit("quick"))
+    async with env.worker(quick, source=source):
+        job = await env.end_of(await env.submit("quick"))
     assert job.state is State.COMPLETED
 
 
-class Choosy(Passing):
+class Choosy(RecordingSource):
     """A source that does not take results of a kind."""
 
     async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
@@ -52,14 +52,14 @@ class Choosy(Passing):
         return await super().settle(reports)
 
 
-async def test_an_outcome_the_source_refuses_fails_its_own_job_and_no_other(stage: Stage) -> None:
+async def test_an_outcome_the_source_refuses_fails_its_own_job_and_no_other(env: WorkerEnvironment) -> None:
     async def says(word: str) -> str:
         return word
 
     words = ["good", "bad", "good", "bad", "good"]
-    ids = [await stage.submit("says", f'{{"word": "{word}"}}') for word in words]
-    async with stage.worker(says, source=Choosy(stage.engine), concurrency=5):
-        jobs = await stage.ends_of(ids)
+    ids = [await env.submit("says", f'{{"word": "{word}"}}') for word in words]
+    async with env.worker(says, source=Choosy(env.engine), concurrency=5):
+        jobs = await env.ends_of(ids)
     assert [job.state for job in jobs] == [State.COMPLETED, State.DEAD, State.COMPLETED, State.DEAD, State.COMPLETED]
     assert jobs[1].reason is Reason.PERMANENT
     assert jobs[1].error is not None

@@ -12,14 +12,14 @@ from rota.worker.deadlines import Watchdog
 from rota.worker.fetcher import Fetcher
 from rota.worker.heartbeat import LoopHeartbeat
 from rota.worker.reporter import OutcomeReporter
-from worker.staging import Stage, eventually
+from worker.environment import WorkerEnvironment, eventually
 
 
 @pytest.mark.parametrize(
     ("part", "method"), [(Fetcher, "_fetch"), (OutcomeReporter, "_write"), (Watchdog, "check"), (LoopHeartbeat, "beat")]
 )
 async def test_a_loop_of_a_worker_that_fails_unexpectedly_is_run_again(
-    stage: Stage, part: type, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    env: WorkerEnvironment, part: type, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The worker stopped and its process ended with it."""
     do = getattr(part, method)
@@ -37,8 +37,8 @@ async def test_a_loop_of_a_worker_that_fails_unexpectedly_is_run_again(
     def mail() -> None:
         """Do nothing."""
 
-    async with stage.worker(mail, beat=timedelta(milliseconds=50)) as worker:
-        job = await stage.end_of(await stage.submit("mail"))
+    async with env.worker(mail, beat=timedelta(milliseconds=50)) as worker:
+        job = await env.end_of(await env.submit("mail"))
         await eventually(lambda: calls >= 2)
         assert not worker.is_draining
     assert job.state is State.COMPLETED

@@ -1,4 +1,4 @@
-"""The worker on a loop of virtual time, with no thread of its own: what the simulation runs."""
+"""The worker on a loop of virtual time, without threads, as in the simulation."""
 
 from __future__ import annotations
 

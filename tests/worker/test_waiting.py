@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.staging import served
+from api.environment import served
 from rota import Rota, current
 from rota.api import create_app
 from rota.client import connect
@@ -21,7 +21,7 @@ from rota.core.waiting import Emission, Wait
 from rota.ports.client import Actor
 from rota.worker import handler_of
 from worker import child_handlers as children
-from worker.staging import Stage
+from worker.environment import WorkerEnvironment
 
 SETTINGS: dict[str, Any] = {"lease": timedelta(seconds=15), "beat": timedelta(milliseconds=250)}
 OLGA = Actor("olga")
@@ -43,43 +43,43 @@ def waits_on_a_thread() -> list[object]:
     return [paid, job.call("sum", CHILD, 3, 4).result(), job.attempt]
 
 
-async def run_through(stage: Stage, kind: str, *handlers: Any, **parts: Any) -> None:  # noqa: ANN401 - parts of a worker
-    async with stage.scheduler(), stage.worker(*handlers, handler_of(children.add), **parts, **SETTINGS):
-        job_id = await stage.submit(kind)
-        blocked = await stage.until(job_id, lambda job: job.state is State.BLOCKED)
+async def run_through(env: WorkerEnvironment, kind: str, *handlers: Any, **parts: Any) -> None:  # noqa: ANN401 - parts of a worker
+    async with env.scheduler(), env.worker(*handlers, handler_of(children.add), **parts, **SETTINGS):
+        job_id = await env.submit(kind)
+        blocked = await env.until(job_id, lambda job: job.state is State.BLOCKED)
         assert (blocked.attempts, blocked.lease_until) == (0, None)
-        await stage.engine.events.emit(Emission("paid", '{"amount": 3}'), OLGA)
-        job = await stage.end_of(job_id)
+        await env.engine.events.emit(Emission("paid", '{"amount": 3}'), OLGA)
+        job = await env.end_of(job_id)
     assert (job.state, json.loads(job.result or "")) == (State.COMPLETED, [{"amount": 3}, 7, 1])
     assert job.fence >= 2
 
 
 @pytest.mark.parametrize("handler", [waits, waits_on_a_thread])
-async def test_a_handler_waits_over_http(stage: Stage, handler: Any) -> None:  # noqa: ANN401 - sync or async
-    async with served(create_app(stage.engine)) as url:
+async def test_a_handler_waits_over_http(env: WorkerEnvironment, handler: Any) -> None:  # noqa: ANN401 - sync or async
+    async with served(create_app(env.engine)) as url:
         client = connect([url])
-        await run_through(stage, handler.__name__, handler_of(handler), source=client, steps=client)
+        await run_through(env, handler.__name__, handler_of(handler), source=client, steps=client)
         await client.close()
 
 
-async def test_a_client_emits_over_http(stage: Stage) -> None:
-    async with served(create_app(stage.engine)) as url:
+async def test_a_client_emits_over_http(env: WorkerEnvironment) -> None:
+    async with served(create_app(env.engine)) as url:
         client = connect([url])
         first = await client.emit(Emission("paid: 50 %", "1"), OLGA)
         again = await client.emit(Emission("paid: 50 %", "2"), OLGA)
         await client.close()
     assert (first.is_new, again.is_new, again.event.payload) == (True, False, "1")
-    assert (await stage.engine.events.one("paid: 50 %")) == first.event
+    assert (await env.engine.events.one("paid: 50 %")) == first.event
 
 
 @pytest.mark.parametrize("name", ["waits_in_a_child", "waits_in_a_child_async"])
-async def test_a_handler_waits_in_a_child_process(stage: Stage, name: str) -> None:
-    await run_through(stage, name, handler_of(getattr(children, name), executor="process"))
+async def test_a_handler_waits_in_a_child_process(env: WorkerEnvironment, name: str) -> None:
+    await run_through(env, name, handler_of(getattr(children, name), executor="process"))
 
 
-async def test_a_refused_wait_fails_the_attempt_in_a_child_process(stage: Stage) -> None:
-    async with stage.worker(handler_of(children.confuses_keys, executor="process"), **SETTINGS):
-        job = await stage.end_of(await stage.submit("confuses_keys", max_attempts=1))
+async def test_a_refused_wait_fails_the_attempt_in_a_child_process(env: WorkerEnvironment) -> None:
+    async with env.worker(handler_of(children.confuses_keys, executor="process"), **SETTINGS):
+        job = await env.end_of(await env.submit("confuses_keys", max_attempts=1))
     assert job.error is not None
     assert "of kind sleep, and now for one of kind event" in job.error.message
 
@@ -87,8 +87,8 @@ async def test_a_refused_wait_fails_the_attempt_in_a_child_process(stage: Stage)
 class Unreliable:
     """A keeper of steps whose answers to waits are lost now and then, after the write or before it."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._steps = stage.engine.steps
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._steps = env.engine.steps
         self.calls = 0
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any verb
@@ -104,15 +104,15 @@ class Unreliable:
         return step
 
 
-async def test_lost_answers_neither_repeat_nor_lose_a_wait(stage: Stage) -> None:
-    keeper = Unreliable(stage)
-    await run_through(stage, "waits", handler_of(waits), steps=keeper)
+async def test_lost_answers_neither_repeat_nor_lose_a_wait(env: WorkerEnvironment) -> None:
+    keeper = Unreliable(env)
+    await run_through(env, "waits", handler_of(waits), steps=keeper)
     assert keeper.calls >= 9
-    (census,) = [await stage.engine.census()]
+    (census,) = [await env.engine.census()]
     assert census.total(State.COMPLETED) == 2
 
 
-async def test_a_job_that_drains_while_it_waits_is_suspended_and_not_released(stage: Stage) -> None:
+async def test_a_job_that_drains_while_it_waits_is_suspended_and_not_released(env: WorkerEnvironment) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> object:
@@ -120,12 +120,12 @@ async def test_a_job_that_drains_while_it_waits_is_suspended_and_not_released(st
         await asyncio.shield(asyncio.ensure_future(go_on.wait()))
         return await current().await_event("paid", event="paid")
 
-    async with stage.worker(slow, **SETTINGS) as worker:
-        job_id = await stage.submit("slow")
+    async with env.worker(slow, **SETTINGS) as worker:
+        job_id = await env.submit("slow")
         await begun.wait()
         worker.stop()
         go_on.set()
         # Leaving the block stops the worker a second time, which would hand the job back at once.
-        await stage.until(job_id, lambda job: job.state is not State.RUNNING)
-    job = await stage.look(job_id)
+        await env.until(job_id, lambda job: job.state is not State.RUNNING)
+    job = await env.look(job_id)
     assert (job.state, job.attempts) == (State.BLOCKED, 0)

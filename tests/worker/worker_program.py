@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rota.worker import Handlers, SourceReference, Worker, WorkerOptions, handler_of
 from worker import child_handlers as children
-from worker.staging import stage_at
+from worker.environment import worker_environment
 
 
 async def work(path: str, settings: dict[str, float]) -> None:
-    async with stage_at(Path(path)) as stage:
+    async with worker_environment(Path(path)) as env:
         functions = (
             children.holds_the_gil, children.exits_here, children.crashes_here, children.forever, children.quick,
             children.leaves_a_child,
@@ -29,8 +29,8 @@ async def work(path: str, settings: dict[str, float]) -> None:
             beat=timedelta(seconds=settings["lease"] / 5),
             drain_timeout=timedelta(seconds=5),
         )
-        keeper = SourceReference("worker.staging:open_source", {"path": path})
-        worker = Worker(stage.engine, handlers, options, lease_keeper=keeper)
+        keeper = SourceReference("worker.environment:open_source", {"path": path})
+        worker = Worker(env.engine, handlers, options, lease_keeper=keeper)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
 

@@ -24,7 +24,8 @@ import time
 from typing import Final
 
 from rota.core.errors import RotaError
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, ServerRefused, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction, ServerRefused
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations, migration_lock, statements_in
 

@@ -1,7 +1,7 @@
 // BullMQ on Redis; jobs that have ended are kept, which is its default.
 "use strict";
 const { Queue, Worker } = require("bullmq");
-const { mark, nap, TEXT } = require("./marks.js");
+const { mark, nap, TEXT } = require("./start_times.js");
 
 const place = new URL(process.env.BENCH_STORE);
 const connection = { host: place.hostname, port: Number(place.port), maxRetriesPerRequest: null };

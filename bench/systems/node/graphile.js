@@ -2,7 +2,7 @@
 "use strict";
 const { Logger, makeWorkerUtils, run } = require("graphile-worker");
 const { Pool } = require("pg");
-const { mark, nap, TEXT } = require("./marks.js");
+const { mark, nap, TEXT } = require("./start_times.js");
 
 const connectionString = process.env.BENCH_STORE;
 const logger = new Logger(() => () => {});

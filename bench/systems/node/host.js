@@ -1,7 +1,7 @@
 // The process in which a Node system's client lives: the verbs of host.py. `node host.js SYSTEM work ROLE` is a worker.
 "use strict";
 const readline = require("node:readline");
-const { now, sleep } = require("./marks.js");
+const { now, sleep } = require("./start_times.js");
 
 const BULK = 1000;
 const [script, doing, role] = process.argv.slice(2);

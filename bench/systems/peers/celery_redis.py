@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import celery
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 app = celery.Celery("bench", broker=STORE, backend=STORE)
 app.conf.update(broker_connection_retry_on_startup=True, worker_hijack_root_logger=False)
 

@@ -1,4 +1,4 @@
-"""Dramatiq on Redis, with results, so that what became of a job is recorded."""
+"""Dramatiq on Redis, with results, so that the end of a job is recorded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 broker = RedisBroker(url=STORE)
 broker.add_middleware(Results(backend=RedisBackend(url=STORE), store_results=True))
 dramatiq.set_broker(broker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.systems.marks import note
+from bench.systems.start_times import note
 
 
 def nap(number: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bench.systems.marks import TEXT
 from bench.systems.protocol import Commands, Role, System, processes, python
+from bench.systems.start_times import TEXT
 
 
 class HueyClient(System):

@@ -6,12 +6,12 @@ import sys
 
 from huey import RedisHuey
 
-from bench.systems.marks import mark
 from bench.systems.peers import handlers
 from bench.systems.peers.huey_both import HueyClient
-from bench.systems.protocol import told
+from bench.systems.protocol import variable
+from bench.systems.start_times import mark
 
-huey = RedisHuey("bench", url=told("STORE"))
+huey = RedisHuey("bench", url=variable("STORE"))
 
 
 @huey.task()

@@ -6,12 +6,12 @@ import sys
 
 from huey import SqliteHuey
 
-from bench.systems.marks import mark
 from bench.systems.peers import handlers
 from bench.systems.peers.huey_both import HueyClient
-from bench.systems.protocol import told
+from bench.systems.protocol import variable
+from bench.systems.start_times import mark
 
-huey = SqliteHuey("bench", filename=told("STORE"))
+huey = SqliteHuey("bench", filename=variable("STORE"))
 
 
 @huey.task()

@@ -1,4 +1,4 @@
-"""PgQueuer on PostgreSQL, with asyncpg and uvloop. As a program, a worker that takes so many jobs at once."""
+"""PgQueuer on PostgreSQL, with asyncpg and uvloop. Run as a program, it is a worker with the given concurrency."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import uvloop
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 
 
 def payload_of(number: int) -> bytes:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import procrastinate
 import psycopg
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=STORE))
 
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from redis import Redis
 from rq import Queue
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 HERE = "bench.systems.peers.rq_redis"
 
 

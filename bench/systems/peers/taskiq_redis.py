@@ -8,11 +8,11 @@ import taskiq
 import taskiq_redis
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
-from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.protocol import Commands, Role, System, processes, python, variable
+from bench.systems.start_times import TEXT, mark
 
-STORE = told("STORE")
+STORE = variable("STORE")
 HERE = "bench.systems.peers.taskiq_redis"
 broker = taskiq_redis.RedisStreamBroker(STORE).with_result_backend(taskiq_redis.RedisAsyncResultBackend(STORE))
 source = taskiq_redis.ListRedisScheduleSource(STORE)

@@ -142,7 +142,7 @@ class Api:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _look_up(self, key: ApiKey, scope: AsgiScope, headers: Mapping[bytes, bytes]) -> tuple[ApiKey, Context]:
-        """Give the key of a request whose token is not cached, and the context of its namespace."""
+        """Return the key of a request whose token is not cached, and the context of its namespace."""
         if key is LOOK_UP:
             key = await self._authenticator.look_up(scope, headers)
         return key, await namespace_of(key, headers, self.context)
@@ -226,7 +226,7 @@ class Api:
 
 
 def _path_below(root: str, path: str) -> str:
-    """Give the path below the mount point; an application that mounts the API leaves it in, a proxy may remove it."""
+    """Return the path below the mount point; an application that mounts the API leaves it in, a proxy may remove it."""
     root = root.rstrip("/")
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
 

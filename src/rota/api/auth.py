@@ -67,7 +67,7 @@ def identify(
     settings: ApiSettings,
     tokens: TokenCache | None = None,
 ) -> ApiKey:
-    """Give the key of a request without waiting, or `LOOK_UP`, or refuse it."""
+    """Return the key of a request without waiting, or `LOOK_UP`, or refuse it."""
     authorization = headers.get(b"authorization")
     if authorization is None:
         # Tested here too: a function call for each request would cost more.
@@ -97,7 +97,7 @@ def _of_session(
     settings: ApiSettings,
     tokens: TokenCache | None,
 ) -> ApiKey | None:
-    """Give the key of a browser session, or `LOOK_UP`; None without one."""
+    """Return the key of a browser session, or `LOOK_UP`; None without one."""
     if b"cookie" not in headers or tokens is None:
         return None
     session = session_of(headers, settings, tokens.now())
@@ -110,7 +110,7 @@ def _of_session(
 
 
 def proxy_user(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], settings: ApiSettings) -> str | None:
-    """Give the name of the user in the header of a trusted proxy; None without one."""
+    """Return the name of the user in the header of a trusted proxy; None without one."""
     if not settings.user_header or not scope.get(PROXIED):
         return None
     if sum(1 for name, _ in scope["headers"] if name == settings.user_header) > 1:
@@ -125,7 +125,7 @@ def _of_proxy(
     settings: ApiSettings,
     tokens: TokenCache | None,
 ) -> ApiKey:
-    """Give the key of the user that a trusted proxy names, or `LOOK_UP`."""
+    """Return the key of the user that a trusted proxy names, or `LOOK_UP`."""
     name = proxy_user(scope, headers, settings)
     if name is None or tokens is None:
         return _anonymous(scope, headers, settings)
@@ -137,7 +137,7 @@ def _of_proxy(
 
 
 def _anonymous(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], settings: ApiSettings) -> ApiKey:
-    """Give the key of a request without a valid token, or refuse it."""
+    """Return the key of a request without a valid token, or refuse it."""
     if not settings.keys:
         return FULL_ACCESS
     path = scope["path"]
@@ -170,7 +170,7 @@ class Authenticator:
         self._failures = FailureLimit()
 
     async def look_up(self, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes]) -> ApiKey:
-        """Give the key of a request whose token is not cached, or refuse it."""
+        """Return the key of a request whose token is not cached, or refuse it."""
         try:
             if b"authorization" in headers:
                 key = await self._key(_secret(headers[b"authorization"]), client_network(_source(scope)))
@@ -212,7 +212,7 @@ def _secret(authorization: bytes) -> bytes:
 
 
 def _is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a request comes from this machine itself, and not through a proxy or another application on it."""
+    """Return whether a request comes from this machine itself, and not through a proxy or another application on it."""
     client = scope.get("client")
     is_forwarded = b"x-forwarded-for" in headers or b"forwarded" in headers or b"via" in headers
     is_direct = not is_forwarded and not scope.get(PROXIED) and not scope.get(MOUNT)

@@ -58,7 +58,7 @@ class CancelWatch:
 
     @contextmanager
     def watch(self, worker: str) -> Iterator[CancelledJobs]:
-        """Give a future that resolves to the worker's running jobs that are cancelled."""
+        """Return a future that resolves to the worker's running jobs that are cancelled."""
         future: CancelledJobs = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(worker, []).append(future)
         try:
@@ -74,7 +74,7 @@ class NamespaceHost(Protocol):
     """The other namespaces that an API serves."""
 
     def opened(self, name: str) -> Context | None:
-        """Give the context of a namespace that is open and not deleted; None if it has to be opened or is unknown."""
+        """Return the context of a namespace that is open and not deleted; None if it has to be opened or is unknown."""
         ...
 
     async def open(self, name: str) -> Context:
@@ -82,7 +82,7 @@ class NamespaceHost(Protocol):
         ...
 
     def contexts(self) -> Iterable[Context]:
-        """Give the contexts of all open namespaces."""
+        """Return the contexts of all open namespaces."""
         ...
 
     async def create(self, name: str, limits: NamespaceLimits, by: Actor) -> Namespace:

@@ -71,7 +71,7 @@ class JobCounts:
         return (await self._census(at_most_old, wait_for_count=wait_for_count))[0]
 
     async def latest(self, *, at_most_old: float) -> tuple[Census, datetime]:
-        """Give the counts and when they were true; of millions of jobs the last ones, however old.
+        """Return the counts and when they were true; of millions of jobs the last ones, however old.
 
         A count begins then, and the next caller gets it. So a page opens at once also after a quiet night.
         """
@@ -82,11 +82,11 @@ class JobCounts:
         return await self._census(at_most_old)
 
     async def census_with_time(self) -> tuple[Census, datetime]:
-        """Give the counts and the time at which they were true; wait for the first count as long as it takes."""
+        """Return the counts and the time at which they were true; wait for the first count as long as it takes."""
         return await self._census(wait_for_count=True)
 
     async def stats(self, *, at_most_old: float = 0.0) -> Stats:
-        """Give all counts, at most this old unless there are many jobs."""
+        """Return all counts, at most this old unless there are many jobs."""
         census, counted_at = await self._census(at_most_old)
         return stats_of(census, await live_workers(self._engine), counted_at)
 
@@ -147,12 +147,12 @@ class JobCounts:
 
 
 async def live_workers(engine: Engine) -> Sequence[Member]:
-    """Give the workers whose last heartbeat is recent."""
+    """Return the workers whose last heartbeat is recent."""
     return await engine.store.members(role=Role.WORKER, since=engine.clock() - ALIVE_FOR)
 
 
 async def overview_now(engine: Engine, counts: JobCounts) -> Overview:
-    """Give the counts of all jobs and of each queue."""
+    """Return the counts of all jobs and of each queue."""
     census, counted_at = await counts.census_with_time()
     workers = await live_workers(engine)
     queues, left_out = queue_page(census, await engine.queues.all(), workers, limit=MOST_SHOWN)
@@ -183,7 +183,7 @@ def stats_of(census: Census, workers: Sequence[Member], now: datetime) -> Stats:
 def queue_page(
     census: Census, settings: Sequence[Queue], workers: Sequence[Member], *, after: str = "", limit: int
 ) -> tuple[list[QueueForm], int]:
-    """Give queues that have jobs, workers or settings, by name behind `after`, and the number of those left out."""
+    """Return queues that have jobs, workers or settings, by name behind `after`, and the number of those left out."""
     lanes: dict[str, list[LaneCount]] = defaultdict(list)
     for one in census.lanes:
         lanes[one.lane.queue].append(one)
@@ -200,7 +200,7 @@ def queue_page(
 
 
 def _largest(types: dict[str, Counter[State]]) -> list[TypeDepth]:
-    """Give the types with the most jobs, ordered by name."""
+    """Return the types with the most jobs, ordered by name."""
     names = list(types)
     if len(names) > MOST_TYPES:
         names = sorted(names, key=lambda name: (-types[name].total(), name))[:MOST_TYPES]

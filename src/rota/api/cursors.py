@@ -20,7 +20,7 @@ def encode_cursor(kind: str, place: str) -> str:
 
 
 def decode_cursor(kind: str, cursor: str | None) -> str | None:
-    """Give the position in a cursor; refuse a cursor of another list, or a forged one."""
+    """Return the position in a cursor; refuse a cursor of another list, or a forged one."""
     if cursor is None:
         return None
     try:
@@ -41,7 +41,7 @@ def cut_page(kind: str, items: Sequence[T], limit: int, place: Callable[[T], str
 
 
 def continue_at(kind: str, cursor: str | None, query: JobQuery) -> JobQuery:
-    """Give the query that continues at a cursor."""
+    """Return the query that continues at a cursor."""
     place = decode_cursor(kind, cursor)
     if place is None:
         return query

@@ -60,7 +60,7 @@ class HttpError(RotaError):
         self.estimates = dict(estimates or {})
 
     def problem(self) -> Problem:
-        """Give the body of the response."""
+        """Return the body of the response."""
         return Problem(
             type=f"urn:rota:problem:{self.code}",
             title=HTTPStatus(self.status).phrase,

@@ -18,7 +18,7 @@ _PREFIX: Final = "/v1/"
 
 
 def with_etag(response: Response, scope: AsgiScope) -> Response:
-    """Give an answer its tag, or the 304 for a client that named this tag."""
+    """Return an answer its tag, or the 304 for a client that named this tag."""
     if response.status != HTTPStatus.OK or scope["method"] not in _SAFE:
         return response
     tag = next((value for name, value in response.headers if name == _TAG), None)
@@ -34,6 +34,6 @@ def with_etag(response: Response, scope: AsgiScope) -> Response:
 
 
 def _names(header: bytes, tag: bytes) -> bool:
-    """Say whether `If-None-Match` names a tag; weak and strong tags of the same text are equal here."""
+    """Return whether `If-None-Match` names a tag; weak and strong tags of the same text are equal here."""
     plain = tag.removeprefix(b"W/")
     return any(one.strip().removeprefix(b"W/") in {plain, b"*"} for one in header.split(b","))

@@ -37,7 +37,7 @@ def forwarded(
 
 
 def _without_port(hop: str) -> str:
-    """Give the address of a hop; some proxies add the port, as in `192.0.2.7:51234` and `[2001:db8::7]:51234`."""
+    """Return the address of a hop; some proxies add the port, as in `192.0.2.7:51234` and `[2001:db8::7]:51234`."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop
@@ -53,7 +53,7 @@ def is_address(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_trusted(host: str, proxies: tuple[str, ...]) -> bool:
-    """Say whether an address is one of the proxies."""
+    """Return whether an address is one of the proxies."""
     if not is_address(host):
         return False
     address = ip_address(host)

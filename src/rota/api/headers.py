@@ -42,11 +42,11 @@ class Header:
         return self.name.lower().encode()
 
     def check(self, text: str) -> str | None:
-        """Say what is wrong with a value; None if nothing is."""
+        """Return what is wrong with a value; None if nothing is."""
         return None if self.fault is None else self.fault(text)
 
     def schema(self) -> dict[str, Any]:
-        """Give the JSON schema of its values."""
+        """Return the JSON schema of its values."""
         if self.fault is None:
             return {"type": "string"}
         return {"type": "string", "minLength": 1, "maxLength": _LONGEST, "pattern": self.pattern}
@@ -92,7 +92,7 @@ def preferred_wait(text: str) -> float | None:
 
 
 def surface_of(headers: Mapping[bytes, bytes]) -> str:
-    """Give what a request came through, as the header `Rota-Client` says; `api` without it."""
+    """Return what a request came through, as the header `Rota-Client` says; `api` without it."""
     surface = headers.get(b"rota-client", b"api").decode("latin-1")
     if surface not in SURFACES:
         message = f"{surface[:40]!r} is unknown; send one of {', '.join(SURFACES)}, or leave this header out"

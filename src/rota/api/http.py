@@ -102,7 +102,7 @@ class Request:
         return str(self.scope["path"])
 
     def header(self, name: bytes) -> str | None:
-        """Give a header; text that is not ASCII is read as UTF-8."""
+        """Return a header; text that is not ASCII is read as UTF-8."""
         value = self.headers.get(name)
         if value is None:
             return None

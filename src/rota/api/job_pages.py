@@ -47,7 +47,7 @@ def fields_of(text: str | None) -> frozenset[str]:
 
 
 async def job_batches(engine: Engine, query: JobQuery) -> AsyncIterator[Sequence[Job]]:
-    """Give all jobs of a query, in batches up to its limit and of about `EXPORT_BYTES` at most."""
+    """Return all jobs of a query, in batches up to its limit and of about `EXPORT_BYTES` at most."""
     most, size = query.limit, 1
     while True:
         batch = await engine.jobs.find_some(replace(query, limit=min(size, most)))
@@ -62,7 +62,7 @@ async def job_batches(engine: Engine, query: JobQuery) -> AsyncIterator[Sequence
 async def job_page(
     context: Context, query: JobQuery, kind: str, fields: frozenset[str]
 ) -> tuple[list[JobForm], str | None]:
-    """Give a page and the cursor of the next one. The query's limit is one more than the page's.
+    """Return a page and the cursor of the next one. The query's limit is one more than the page's.
 
     A page that is shorter than its limit and has a cursor is partial: the store stopped after many candidates.
     """
@@ -96,12 +96,12 @@ async def _job_page(
 
 
 def _next_size(jobs: Sequence[Job], most_bytes: int) -> int:
-    """Give how many jobs of this size make a batch."""
+    """Return how many jobs of this size make a batch."""
     return min(max(most_bytes * len(jobs) // sum(map(approximate_bytes, jobs)), 1), _MOST)
 
 
 async def jobs_by_id(context: Context, ids: Sequence[JobId], fields: frozenset[str]) -> list[Job]:
-    """Give jobs by id, unless they are too large together for one response."""
+    """Return jobs by id, unless they are too large together for one response."""
     async with context.large_pages if fields else nullcontext():
         return await _jobs_by_id(context.engine, ids, fields)
 
@@ -156,7 +156,7 @@ def template_bytes(template: Template) -> int:
 
 
 def _follow_up_texts(job: Job | Template) -> Iterator[str]:
-    """Give the payloads and the meta of follow-ups, which are shown in full."""
+    """Return the payloads and the meta of follow-ups, which are shown in full."""
     for one in (job.on_success, job.on_failure):
         if one is not None:
             yield one.payload

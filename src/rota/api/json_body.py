@@ -132,7 +132,7 @@ def _too_many_names(names: int, limits: Limits) -> HttpError:
 
 
 def _has_long_number(body: bytes) -> bool:
-    """Say whether there may be a number longer than two blocks: it fills at least one whole block."""
+    """Return whether there may be a number longer than two blocks: it fills at least one whole block."""
     return any(body[start : start + _BLOCK].isdigit() for start in range(_BLOCK, len(body) - _BLOCK, _BLOCK))
 
 
@@ -178,7 +178,7 @@ def _list_errors(body: bytes, form: Any) -> list[tuple[str, str]]:  # noqa: ANN4
 
 
 def _field_errors(body: bytes, form: Any, path: str, unknown: Iterator[int]) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    """Give the errors of each field of a form; `unknown` counts the unknown names."""
+    """Return the errors of each field of a form; `unknown` counts the unknown names."""
     struct = _struct_in(form)
     try:
         given = msgspec.json.decode(body, type=dict[str, Raw])
@@ -215,9 +215,9 @@ def _struct_in(form: Any) -> type[Struct] | None:  # noqa: ANN401 - any type
     """Return the msgspec struct that a type annotation names, alone or as `X | None`; None if there is not one."""
     if isinstance(form, type) and issubclass(form, Struct):
         return form
-    found = [arg for arg in get_args(form) if isinstance(arg, type) and issubclass(arg, Struct)]
-    others = [arg for arg in get_args(form) if arg not in found and arg is not type(None)]
-    return found[0] if len(found) == 1 and not others else None
+    structs = [arg for arg in get_args(form) if isinstance(arg, type) and issubclass(arg, Struct)]
+    others = [arg for arg in get_args(form) if arg not in structs and arg is not type(None)]
+    return structs[0] if len(structs) == 1 and not others else None
 
 
 def _joined(path: str, name: str) -> str:

@@ -32,18 +32,18 @@ UNNAMED_BOOT: Final = "http"
 
 
 def lease_token(settings: ApiSettings, job_id: JobId, fence: int) -> str:
-    """Give the token of a lease."""
+    """Return the token of a lease."""
     return _keyed(settings, b"rota lease", b"%d.%d" % (job_id, fence))
 
 
 def lease_tokens(request: Request, jobs: Iterable[Job]) -> dict[str, str]:
-    """Give the tokens of claimed jobs by their ids; none where the server needs no token."""
+    """Return the tokens of claimed jobs by their ids; none where the server needs no token."""
     settings = request.context.settings
     return {to_text(job.id): lease_token(settings, job.id, job.fence) for job in jobs} if settings.keys else {}
 
 
 def holds_lease(request: Request, job_id: JobId, fence: int, token: str | None) -> bool:
-    """Say whether a request has the token of the lease that it is about."""
+    """Return whether a request has the token of the lease that it is about."""
     settings = request.context.settings
     if not settings.keys:
         return True

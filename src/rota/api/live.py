@@ -77,7 +77,7 @@ class LiveStream:
     async def follow(
         self, last_seen: str | None, topics: Sequence[Topic] = (Topic(OVERVIEW),)
     ) -> AsyncGenerator[bytes, None]:
-        """Give a snapshot or the missed updates, and then every update and every change of a topic."""
+        """Return a snapshot or the missed updates, and then every update and every change of a topic."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_REMEMBERED)
         with self.topics.following(topics, inbox):
             if Topic(OVERVIEW) in topics:

@@ -28,7 +28,7 @@ class Logins:
         self._by_name = FailureLimit(most=MOST_BY_NAME)
 
     async def log_in(self, name: str, password: str, source: str) -> ApiKey:
-        """Give the key of a user, or refuse the login."""
+        """Return the key of a user, or refuse the login."""
         network = client_network(source)
         if self._by_source.is_reached(network) or self._by_name.is_reached(name):
             raise self._refusal(

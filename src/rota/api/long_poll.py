@@ -54,7 +54,7 @@ async def claim_or_wait(request: Request, claim: Claim, wait: timedelta) -> Sequ
 
 
 async def wait_for_cancels(request: Request, worker: str, wait: timedelta) -> Sequence[Job]:
-    """Give the running jobs of a worker that are cancelled while it waits."""
+    """Return the running jobs of a worker that are cancelled while it waits."""
     seconds = min(wait, request.context.limits.longest_wait).total_seconds()
     abandoned = asyncio.ensure_future(request.abandoned())
     try:
@@ -66,7 +66,7 @@ async def wait_for_cancels(request: Request, worker: str, wait: timedelta) -> Se
 
 
 async def wait_for_end(request: Request, job_id: JobId, wait: timedelta) -> Job:
-    """Give a job once it has ended, or at the end of the wait."""
+    """Return a job once it has ended, or at the end of the wait."""
     wait = min(wait, request.context.limits.longest_wait)
     if not wait:
         return await request.engine.jobs.one(job_id)

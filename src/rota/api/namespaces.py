@@ -22,7 +22,7 @@ NAMESPACE: Final = b"rota-namespace"
 
 
 async def namespace_of(key: ApiKey, headers: Mapping[bytes, bytes], server: Context) -> Context:
-    """Give the context of the namespace of a request; `server` is that of the server's own."""
+    """Return the context of the namespace of a request; `server` is that of the server's own."""
     own = server.engine.namespace
     home = own if key.namespace is None else key.namespace
     name, text = home, headers.get(NAMESPACE)
@@ -39,5 +39,5 @@ async def namespace_of(key: ApiKey, headers: Mapping[bytes, bytes], server: Cont
 
 
 def chosen_namespace(request: Request) -> str | None:
-    """Give the namespace that a request chose by its header; None without it."""
+    """Return the namespace that a request chose by its header; None without it."""
     return request.engine.namespace if NAMESPACE in request.headers else None

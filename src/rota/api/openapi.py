@@ -77,19 +77,19 @@ class Schemas:
         self.components: Plain = components
 
     def of(self, form: Any) -> Plain:  # noqa: ANN401 - any type
-        """Give the schema of a form, or of a union of forms."""
+        """Return the schema of a form, or of a union of forms."""
         forms = get_args(form) if isinstance(form, UnionType) else (form,)
         schemas = [self._schemas[one] for one in forms]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
     def resolved(self, struct: type[Struct]) -> Plain:
-        """Give a form's schema itself, not a reference to it."""
+        """Return a form's schema itself, not a reference to it."""
         schema: Plain = self.components[struct.__name__]
         return schema
 
 
 def parts_of(body: Body) -> tuple[Any, ...]:
-    """Give the forms that a body may have."""
+    """Return the forms that a body may have."""
     if isinstance(body, tuple):
         return tuple(part for one in body for part in parts_of(one))
     return get_args(body) if isinstance(body, UnionType) else (body,)
@@ -119,9 +119,14 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
 
 
 def _has_etag(route: Route) -> bool:
-    """Say whether answers have an ETag: those of GET below /v1 that are JSON and no stream."""
-    found = route.responses.get(200)
-    return route.method == "GET" and route.path.startswith("/v1/") and found is not None and not isinstance(found, str)
+    """Return whether answers have an ETag: those of GET below /v1 that are JSON and no stream."""
+    response = route.responses.get(200)
+    return (
+        route.method == "GET"
+        and route.path.startswith("/v1/")
+        and response is not None
+        and not isinstance(response, str)
+    )
 
 
 def _operation_id(route: Route) -> str:

@@ -63,7 +63,7 @@ async def require_jobs(request: Request, ids: Sequence[JobId]) -> None:
 
 
 async def uncovered_jobs(request: Request, ids: Sequence[JobId]) -> Collection[JobId]:
-    """Give the ids of existing jobs whose queues the caller's token does not cover."""
+    """Return the ids of existing jobs whose queues the caller's token does not cover."""
     queues = request.key.queues
     if not queues:
         return ()
@@ -117,7 +117,7 @@ async def _check_job(request: Request) -> None:
 
 
 async def _schedules(request: Request) -> Sequence[Schedule]:
-    """Give the schedule in the path, by id or by name; none if it is unknown."""
+    """Return the schedule in the path, by id or by name; none if it is unknown."""
     name = request.path_params["id"]
     try:
         return await request.engine.store.schedules([ScheduleId(to_number(name))]) or await _named(request, name)

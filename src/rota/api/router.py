@@ -82,7 +82,7 @@ class Route:
     allows_head: bool = True
 
     def at(self, path: str, **changes: Any) -> Route:  # noqa: ANN401 - any field
-        """Give the same route at another path."""
+        """Return the same route at another path."""
         return replace(self, path=path, **changes)
 
 
@@ -129,7 +129,7 @@ class Router(Generic[T]):
         self._positions = {number: sorted(known) for number, known in positions.items()}
 
     def find(self, path: str) -> tuple[T, Mapping[str, str]] | None:
-        """Give the entry of a path and its parameters; None if there is none."""
+        """Return the entry of a path and its parameters; None if there is none."""
         plain = self._plain.get(path)
         if plain is not None:
             return plain, _NO_PARAMS

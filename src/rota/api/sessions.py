@@ -43,7 +43,7 @@ class BrowserSession:
     namespace: str | None = None
 
     def bound(self, key: ApiKey | None) -> ApiKey | None:
-        """Give the key of its token bound to its namespace; None if the token may not choose one any more."""
+        """Return the key of its token bound to its namespace; None if the token may not choose one any more."""
         if key is None or self.namespace is None:
             return key
         return replace(key, namespace=self.namespace) if Action.NAMESPACES_USE in key.actions else None
@@ -52,7 +52,7 @@ class BrowserSession:
 def begin_session(
     key: ApiKey, settings: ApiSettings, now: datetime, namespace: str | None = None
 ) -> tuple[str, datetime]:
-    """Give the value of a new session's cookie, and when it ends; `namespace` is the one that the caller chose."""
+    """Return the value of a new session's cookie, and when it ends; `namespace` is the one that the caller chose."""
     expires_at = (now + LASTS).replace(microsecond=0)
     if key.expires_at is not None:
         expires_at = min(expires_at, key.expires_at.replace(microsecond=0))
@@ -63,7 +63,7 @@ def begin_session(
 
 
 def session_of(headers: Mapping[bytes, bytes], settings: ApiSettings, now: datetime) -> BrowserSession | None:
-    """Give the session of a request; None without a valid one."""
+    """Return the session of a request; None without a valid one."""
     match = _IN_HEADER.search(headers.get(b"cookie", b""))
     parts = [] if match is None or not settings.keys else match[1].decode("latin-1").split(".", 2)
     if len(parts) != 3 or not parts[0].isdecimal() or len(parts[0]) > 11:  # noqa: PLR2004 - its three parts, and a time
@@ -77,7 +77,7 @@ def session_of(headers: Mapping[bytes, bytes], settings: ApiSettings, now: datet
 
 
 def key_in_settings(session: BrowserSession, settings: ApiSettings) -> ApiKey | None:
-    """Give the key of a session that was begun with a key in the settings."""
+    """Return the key of a session that was begun with a key in the settings."""
     return next((key for key in settings.keys if session.token == f"={key.name}"), None)
 
 
@@ -88,7 +88,7 @@ def refuse_forgery(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> 
 
 
 def cookie_header(scope: Mapping[str, Any], text: str, lasts: timedelta) -> str:
-    """Give the header that sets the cookie; with an empty text, the one that removes it."""
+    """Return the header that sets the cookie; with an empty text, the one that removes it."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     path = scope.get(MOUNT) or "/"
     return f"{COOKIE}={text}; Path={path}; Max-Age={lasts.total_seconds():.0f}; HttpOnly; SameSite=Strict{secure}"

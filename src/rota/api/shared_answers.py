@@ -34,7 +34,7 @@ class SharedAnswers(Generic[T]):
         self._answers.clear()
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Give the answer that another caller has just got or waits for, or make one."""
+        """Return the answer that another caller has just got or waits for, or make one."""
         now = time.monotonic()
         known = self._answers.get(key)
         if known is not None and now - known[0] < SHARED_SECONDS:

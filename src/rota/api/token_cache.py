@@ -51,22 +51,22 @@ class TokenCache:
         self._users: dict[str, str] = {}
 
     def now(self) -> datetime:
-        """Give the time by which tokens expire."""
+        """Return the time by which tokens expire."""
         return self._engine.clock()
 
     def was_valid(self, secret: bytes) -> bool:
-        """Say whether this secret was valid at the last lookup of its token; the id alone is not enough."""
+        """Return whether this secret was valid at the last lookup of its token; the id alone is not enough."""
         entry = self._cached.get(token_id_of(secret) or "")
         return entry is not None and _is_secret_of(entry.key, secret)
 
     def cached(self, secret: bytes) -> ApiKey | None:
-        """Give the key of a secret if it is cached and fresh."""
+        """Return the key of a secret if it is cached and fresh."""
         token_id = token_id_of(secret)
         key = None if token_id is None else self.cached_by_id(token_id)
         return key if key is not None and _is_secret_of(key, secret) else None
 
     def cached_by_id(self, token_id: str) -> ApiKey | None:
-        """Give the key of a token if it is cached and fresh."""
+        """Return the key of a token if it is cached and fresh."""
         entry = self._cached.get(token_id)
         if entry is None or self._clock() - entry.read_at > FRESH_SECONDS:
             return None
@@ -112,14 +112,14 @@ class TokenCache:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _fresh_seconds(self, token_id: str) -> float:
-        """Give how long what is cached of a token may still be used."""
+        """Return how long what is cached of a token may still be used."""
         entry = self._cached.get(token_id)
         if not token_id:
             return FRESH_SECONDS
         return 0.0 if entry is None else entry.read_at + FRESH_SECONDS - self._clock()
 
     def cached_user(self, name: str) -> ApiKey | None:
-        """Give the key of a user if it is cached and fresh."""
+        """Return the key of a user if it is cached and fresh."""
         token_id = self._users.get(name)
         return None if token_id is None else self.cached_by_id(token_id)
 
@@ -154,7 +154,7 @@ class TokenCache:
 
 
 def token_id_of(secret: bytes) -> str | None:
-    """Give the id in a secret; None if it is not the secret of a stored token."""
+    """Return the id in a secret; None if it is not the secret of a stored token."""
     return id_of_secret(secret.decode("latin-1"))
 
 
@@ -172,7 +172,7 @@ class FailureLimit:
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def is_reached(self, source: str) -> bool:
-        """Say whether a source has sent too many wrong tokens."""
+        """Return whether a source has sent too many wrong tokens."""
         began_at, count = self._failures.get(source, (0.0, 0))
         return count >= (self._most or MOST_FAILURES) and self._clock() - began_at < WINDOW_SECONDS
 

@@ -32,7 +32,7 @@ class Quota:
 
     @classmethod
     def of_key(cls, key: ApiKey) -> Quota | None:
-        """Give the quota of a token; None without limits."""
+        """Return the quota of a token; None without limits."""
         if key.limits is None:
             return None
         return cls(key.token_id, f"the token {key.name!r}", "token_limit", key.limits.given)

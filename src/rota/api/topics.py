@@ -116,7 +116,7 @@ class LookPace:
         self._spent: deque[float] = deque(maxlen=_COMPARED)
 
     def rest(self, spent: float) -> float:
-        """Give the seconds until the next look may begin, after one that took `spent` seconds."""
+        """Return the seconds until the next look may begin, after one that took `spent` seconds."""
         self._spent.append(spent)
         return min(self._spent) / _SHARE
 

@@ -68,12 +68,12 @@ class StaticFile:
 
 
 def is_below(path: str) -> bool:
-    """Say whether a path belongs to the dashboard."""
+    """Return whether a path belongs to the dashboard."""
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 
 
 def wants_page(scope: AsgiScope, headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a browser asks for the bare address, which leads it to the dashboard."""
+    """Return whether a browser asks for the bare address, which leads it to the dashboard."""
     return scope["method"] in {"GET", "HEAD"} and b"text/html" in headers.get(b"accept", b"")
 
 
@@ -115,7 +115,7 @@ async def serve_ui(path: str, scope: AsgiScope, headers: Mapping[bytes, bytes], 
 
 
 def root_of(path: str, within_names: int = 0) -> str:
-    """Give the relative URL that leads from a path to the dashboard's files; some slashes are within names."""
+    """Return the relative URL that leads from a path to the dashboard's files; some slashes are within names."""
     inside = path.removeprefix(PREFIX)
     depth = inside.count("/") - within_names
     return "ui/" if not inside else "./" if depth == 1 else "../" * (depth - 1)

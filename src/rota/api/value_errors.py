@@ -29,7 +29,7 @@ _WORDS: Final = {
 
 
 def wrong_value(message: str, value: object, form: Any, field: str) -> str:  # noqa: ANN401 - any type
-    """Say what is wrong with the value of a field, given msgspec's message and the type that the field has."""
+    """Return what is wrong with the value of a field, given msgspec's message and the type that the field has."""
     head, _, tail = message.partition(" - at `$")
     place = tail.rstrip("`").lstrip(".")
     reason = _reason(head, form)

@@ -45,7 +45,7 @@ class QueueWatch:
     shares: list[float] = field(default_factory=list)
 
     async def unfinished(self) -> int:
-        """Give how many jobs are not finished. Jobs of others in this queue with the same type count too."""
+        """Return how many jobs are not finished. Jobs of others in this queue with the same type count too."""
         counts = await self.target.counts()
         if counts.waiting > self.before.waiting and self.slots:
             self.shares.append(min(counts.running / self.slots, 1.0))

@@ -59,7 +59,7 @@ class LoadLimit:
 
 
 def find_limits(plan: BenchPlan, measured: Measurements) -> list[LoadLimit]:
-    """Give the limits, the most important first."""
+    """Return the limits, the most important first."""
     limits = [*_errors(measured), *_submit_limits(plan, measured)]
     if plan.is_to_run:
         limits += _run_limits(measured)

@@ -99,7 +99,7 @@ class Load:
                 result.errors.update(submitted.refused)
 
     def _next_due(self) -> float | None:
-        """Give when the next request is due; None when the time is over."""
+        """Return when the next request is due; None when the time is over."""
         now = self._clock()
         if now >= self._end:
             return None

@@ -44,7 +44,7 @@ class Latencies:
         return self._values[-1] if self._values else 0.0
 
     def percentile(self, share: float) -> float:
-        """Give the least value that this share of all values does not exceed; 0 without values."""
+        """Return the least value that this share of all values does not exceed; 0 without values."""
         if not self._values:
             return 0.0
         return self._values[max(-int(-len(self._values) * share // 1), 1) - 1]

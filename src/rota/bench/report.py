@@ -30,7 +30,7 @@ class BenchReport:
     is_interrupted: bool = False
 
     def record(self) -> dict[str, Any]:
-        """Give it as one JSON document."""
+        """Return it as one JSON document."""
         plan, load, measured = self.plan, self.load, self.measured
         return {
             "target": self.target,
@@ -62,7 +62,7 @@ class BenchReport:
         }
 
     def lines(self) -> Iterator[str]:
-        """Give it as lines of text. They may hold control characters, which are to be removed before printing."""
+        """Return it as lines of text. They may hold control characters, which are to be removed before printing."""
         plan, load = self.plan, self.load
         rate = "as fast as possible" if plan.rate is None else f"{plan.rate:,.6g} jobs a second"
         each = "one job" if plan.batch == 1 else f"{plan.batch} jobs"

@@ -224,7 +224,7 @@ async def _median_seconds(act: Callable[[], Awaitable[None]]) -> float | None:
 def _used(
     before: Sequence[ServerUsage], after: Sequence[ServerUsage], seconds: float
 ) -> tuple[float | None, float | None]:
-    """Give the CPU of the busiest server in cores, and the time of a submission in the store.
+    """Return the CPU of the busiest server in cores, and the time of a submission in the store.
 
     Behind one address there may be several processes, and then two readings may be of two processes: differences that
     are not possible are left out.
@@ -255,7 +255,7 @@ def host_busy() -> tuple[float, float] | None:
 
 
 def host_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
-    """Give the share of this host's cores that was in use between two readings."""
+    """Return the share of this host's cores that was in use between two readings."""
     if before is None or after is None or after[1] <= before[1]:
         return None
     return (after[0] - before[0]) / (after[1] - before[1])

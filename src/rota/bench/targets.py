@@ -83,11 +83,11 @@ class Target(Protocol):
         ...
 
     async def usage(self) -> Sequence[ServerUsage]:
-        """Give the resources that each of its processes has used so far, without those that do not report it."""
+        """Return the resources that each of its processes has used so far, without those that do not report it."""
         ...
 
     async def capacity(self) -> WorkerCapacity:
-        """Give the workers that would run the jobs."""
+        """Return the workers that would run the jobs."""
         ...
 
     async def counts(self) -> QueueCounts:
@@ -95,7 +95,7 @@ class Target(Protocol):
         ...
 
     async def times(self, ids: Sequence[str]) -> Sequence[JobTimes]:
-        """Give when jobs were created, started and finished."""
+        """Return when jobs were created, started and finished."""
         ...
 
     async def cancel(self, ids: Sequence[str]) -> None:

@@ -1,10 +1,9 @@
 """The broker without a server: workers are woken by the store's notifications and claim from the store.
 
 Within a process an announcement wakes the listeners directly. Changes by other processes come from the store: one task
-watches it while there are listeners, and wakes those whose queues changed, as far as the store can tell. If it tells of
-a single job, the worker whose turn comes first is woken first, see `rota.stagger`; other changes wake all at once. If
-the watch fails (the store is unavailable), listeners wake up as if something had changed and see the error when they
-claim.
+watches it while there are listeners, and wakes those whose queues changed, as far as the store reports it. If a single
+job is reported, one worker is woken before the others, see `rota.stagger`; other changes wake all at once. If the watch
+fails (the store is unavailable), listeners wake up as if something had changed and see the error when they claim.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ class InStoreBroker:
         types: Collection[str] | None,  # noqa: ARG002
         limit: int,  # noqa: ARG002
     ) -> Sequence[JobId] | None:
-        """Give None: the caller claims from the store."""
+        """Return None: the caller claims from the store."""
         return None
 
     async def hand_back(self, ids: Sequence[JobId]) -> None:

@@ -109,7 +109,7 @@ class Printer:
 
 
 def counted(count: int, noun: str) -> str:
-    """Give a number with its noun: "1 job", "2 jobs"."""
+    """Return a number with its noun: "1 job", "2 jobs"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -184,7 +184,7 @@ def _plain(value: object) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Give a text, or `encrypted (key …)` for one that is encrypted."""
+    """Return a text, or `encrypted (key …)` for one that is encrypted."""
     if not is_encrypted(text):
         return text
     try:

@@ -17,7 +17,7 @@ _OF_KUBERNETES: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Say which `ROTA_` variables name no setting, each in a sentence with the setting that was probably meant.
+    """Return which `ROTA_` variables name no setting, each in a sentence with the setting that was probably meant.
 
     They are not refused: a program may keep variables of its own there.
     """
@@ -32,7 +32,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def warnings_about(settings: Settings, environment: Mapping[str, str], folder: Path) -> list[str]:
-    """Say what is wrong with settings that are usable, each in a sentence with the remedy."""
+    """Return what is wrong with settings that are usable, each in a sentence with the remedy."""
     return [*unknown_variables(environment), *_exposed_secrets(settings, folder)]
 
 
@@ -48,7 +48,7 @@ def _exposed_secrets(settings: Settings, folder: Path) -> Iterator[str]:
 
 
 def _is_secret(name: str, value: object) -> bool:
-    """Say whether a value is a secret, or the URL of a server with a password in it."""
+    """Return whether a value is a secret, or the URL of a server with a password in it."""
     if OPTIONS[name].is_secret:
         # Encryption keys may be named by where they are.
         return bool(value) and not str(value).startswith(("file:", "python:"))

@@ -32,7 +32,7 @@ def _add_limits(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
             command.add_argument(
                 "--on-full",
                 choices=("wait", "drop", "cancel_oldest", "cancel_newest", "replace"),
-                help="what becomes of a new job whose key has as many running and waiting ones as may run",
+                help="the policy for a new job whose key has as many running and waiting ones as may run",
             )
         if action == "close":
             command.add_argument("--until", help="the time at which it opens, in RFC 3339; else it stays closed")
@@ -49,16 +49,16 @@ def _add_types(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
 
 
 def _add_workers(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    workers = add_group(commands, "workers", "workers: look at them, and tell them what to do")
+    workers = add_group(commands, "workers", "workers: list, show, send orders")
     listing = add_command(workers, "list", "workers:list_workers", "list workers", shared)
-    listing.add_argument("--all", action="store_true", help="also those that send no heartbeat any more")
+    listing.add_argument("--all", action="store_true", help="also stopped ones")
     for name, run, description in (
         ("get", "workers:get", "show a worker"),
-        ("quiet", "workers:order", "tell a worker to claim no more jobs; those that run go on"),
-        ("resume", "workers:order", "tell a quiet worker to claim jobs again"),
-        ("stop", "workers:order", "tell a worker to finish its jobs and end its process"),
-        ("stacks", "workers:stacks", "show where the threads of a worker are"),
-        ("forget", "workers:forget", "forget a worker that sends no heartbeat any more"),
+        ("quiet", "workers:order", "order a worker to claim no more jobs; running ones continue"),
+        ("resume", "workers:order", "order a quiet worker to claim jobs again"),
+        ("stop", "workers:order", "order a worker to finish its jobs and end its process"),
+        ("stacks", "workers:stacks", "show the stacks of a worker's threads"),
+        ("forget", "workers:forget", "delete the record of a worker that has stopped"),
     ):
         parser = add_command(workers, name, run, description, shared)
         parser.add_argument("name", help="the worker, by name or boot id")
@@ -75,7 +75,7 @@ def _add_ledger(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     entries.add_argument("--limit", type=count_of, default=50, help="how many at most")
     entries.add_argument("-f", "--follow", action="store_true", help="oldest first, and go on until interrupted")
     entries.add_argument(
-        "--times", type=count_of, metavar="N", help="with -f: how often to look; without it, until interrupted"
+        "--times", type=count_of, metavar="N", help="with -f: how often to poll; without it, until interrupted"
     )
     add_command(commands, "openapi", "ledger:openapi", "print the OpenAPI document of the server", shared)
     verify = add_command(
@@ -164,7 +164,7 @@ def add_system(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
     for name, description in (
         ("migrate", "migrate the store to the schema of this release"),
         ("status", "show its migrations"),
-        ("check", "look for damage, and for database settings that endanger the data"),
+        ("check", "check for damage, and for database settings that endanger the data"),
     ):
         parser = add_command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
@@ -178,7 +178,7 @@ def add_system(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
     stats.add_argument("--since", default="1h", metavar="DURATION", help="since when, such as 30m or 7d; 1h")
     stats.add_argument("--by", choices=("queue", "type"), help="one line for each queue or type")
     doctor = add_command(
-        commands, "doctor", "doctor:run", "look for problems of the deployment and of this host", shared
+        commands, "doctor", "doctor:run", "check for problems of the deployment and of this host", shared
     )
     doctor.add_argument("--store", "--db", dest="store", help="also check the schema and the files of this store")
     _add_bench(commands, shared)
@@ -272,10 +272,10 @@ def _add_users(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
 
 
 def _add_webhooks(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    webhooks = add_group(commands, "webhooks", "webhooks: tell other programs of events")
+    webhooks = add_group(commands, "webhooks", "webhooks: notify other programs of events")
     add = add_command(webhooks, "add", "webhooks:add", "create a webhook and print its secret, this once", shared)
     add.add_argument("name", help="its name")
-    add.add_argument("url", help="the address that is told")
+    add.add_argument("url", help="the address that is notified")
     add.add_argument("--events", required=True, metavar="LIST", help="such as job.dead,queue.paused")
     add.add_argument("--queues", metavar="LIST", help="only of jobs of these queues")
     add_command(webhooks, "list", "webhooks:list_webhooks", "list webhooks, without their secrets", shared)

@@ -151,7 +151,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
         "--unique-state", action="append", metavar="STATE", help="a state in which an earlier job counts; repeatable"
     )
     parser.add_argument(
-        "--debounce", metavar="TIME", help="start when no other came for so long, with the last payload"
+        "--debounce", metavar="TIME", help="start when there was no other for this time, with the last payload"
     )
     parser.add_argument("--max-wait", metavar="TIME", help="the longest wait of a debounced job")
     parser.add_argument("--throttle", metavar="TIME", help="make at most one job in this time")
@@ -169,7 +169,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait for its result")
     parser.add_argument("--follow", action="store_true", help="show what its handler logs until it has ended")
     parser.add_argument("--from", dest="source", metavar="FILE", help="submit every line of a JSONL file")
-    parser.add_argument("--dry-run", action="store_true", help="check the submission here and show it; ask no server")
+    parser.add_argument("--dry-run", action="store_true", help="check the submission without a server, and show it")
     status = add_command(commands, "status", "jobs:status", "health and counts of the deployment, or one job", shared)
     status.add_argument("id", nargs="?", help="a job")
     status.add_argument(
@@ -185,7 +185,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
 
 
 def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    jobs = add_group(commands, "jobs", "look at jobs and act on them")
+    jobs = add_group(commands, "jobs", "jobs: list, show, edit, cancel, retry")
     listing = add_command(jobs, "list", "jobs:list_jobs", "list jobs, newest first", shared)
     listing.add_argument("query", nargs="?", metavar="QUERY", help="a search, such as 'status:dead type:mail* -tag:x'")
     for name in ("status", "type", "queue", "tag"):
@@ -236,7 +236,7 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         parser = add_command(jobs, name, run, description, shared)
         parser.add_argument("id", help="the job")
         _add_edits(parser, "give it")
-        parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+        parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
 
 
 def _add_edits(parser: argparse.ArgumentParser, start: str) -> None:
@@ -252,10 +252,13 @@ def _add_edits(parser: argparse.ArgumentParser, start: str) -> None:
 
 def _add_match(parser: argparse.ArgumentParser, description: str, *, has_canary: bool = True) -> None:
     parser.add_argument("--match", metavar="QUERY", help=f"{description}; done by the scheduler, see `rota ops`")
-    parser.add_argument("--rate", type=float, metavar="N", help="with --match: at most so many jobs a second")
+    parser.add_argument("--rate", type=float, metavar="N", help="with --match: the most jobs a second")
     if has_canary:
         parser.add_argument(
-            "--canary", type=count_of, metavar="N", help="with --match: so many first; the rest only if they succeed"
+            "--canary",
+            type=count_of,
+            metavar="N",
+            help="with --match: act on this many first; on the rest only if they succeed",
         )
 
 
@@ -305,7 +308,7 @@ def _add_events(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
 
 def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     letters = add_group(commands, "dlq", "dead letters: jobs in state dead")
-    listing = add_command(letters, "list", "dead_letters:list_letters", "list dead jobs", shared)
+    listing = add_command(letters, "list", "dead_letters:list_dead_letters", "list dead jobs", shared)
     listing.add_argument("--group", action="store_true", help="by cause")
     listing.add_argument("--limit", type=count_of, default=50, help="how many at most")
     add_command(letters, "show", "jobs:get", "show a dead job", shared).add_argument("id", help="the job")
@@ -322,6 +325,14 @@ def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Pars
         add_caution(parser)
 
 
+def _add_schedule_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--queue", help="the queue its jobs wait in")
+    parser.add_argument("--max-attempts", type=int, help="the most attempts of each job")
+    overlaps = ("allow", "skip", "queue", "cancel_previous")
+    parser.add_argument("--overlap", choices=overlaps, help="what to do if the previous job still runs")
+    parser.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+
+
 def _add_schedule_changes(schedules: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     update = add_command(schedules, "update", "schedules:update", "change a schedule; what is not given stays", shared)
     update.add_argument("name", help="its name or id")
@@ -329,14 +340,7 @@ def _add_schedule_changes(schedules: argparse._SubParsersAction[Parser], shared:
     update.add_argument("--tz", help="the zone of its cron expression")
     update.add_argument("--type", help="the task to run")
     update.add_argument("--payload", metavar="JSON", help="the payload of its jobs: JSON, @file or -")
-    update.add_argument("--queue", help="the queue its jobs wait in")
-    update.add_argument("--max-attempts", type=int, help="the most attempts of each job")
-    update.add_argument(
-        "--overlap",
-        choices=("allow", "skip", "queue", "cancel_previous"),
-        help="what to do if the previous job still runs",
-    )
-    update.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+    _add_schedule_options(update)
     update.add_argument("--dry-run", action="store_true", help="say what would be changed, and change nothing")
     backfill = add_command(
         schedules, "backfill", "schedules:backfill", "create the jobs of missed fire times in a past period", shared
@@ -356,14 +360,7 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
     create.add_argument("--cron", required=True, help="a cron expression, or @every 5m")
     create.add_argument("--tz", default="UTC", help="the zone of --cron")
     create.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
-    create.add_argument("--queue", help="the queue its jobs wait in")
-    create.add_argument("--max-attempts", type=int, help="the most attempts of each job")
-    create.add_argument(
-        "--overlap",
-        choices=("allow", "skip", "queue", "cancel_previous"),
-        help="what to do if the previous job still runs",
-    )
-    create.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+    _add_schedule_options(create)
     create.add_argument("--dry-run", action="store_true", help="show the next runs only")
     _add_schedule_changes(schedules, shared)
     for name, description in (

@@ -1,4 +1,4 @@
-"""`WorkSource` and `Control` over HTTP: callers cannot tell it from the engine in process."""
+"""`WorkSource` and `Control` over HTTP: callers use it like the engine in process."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.waiting import Emission, Emitted, Wait, check_emission
 from rota.core.worker_orders import WorkerOrders
 from rota.ports.client import ActionResult, Actor, AttemptReport, Deed, NodeResult, WorkflowReceipt
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, wall_clock
 from rota.ports.store import Census, Inserted, JobQuery
 from rota.tls import NO_FILES, ClientFiles
 from rota.wire.access import AccessForm
@@ -80,7 +80,7 @@ LARGEST_BODY: Final = 1_000_000
 #: More leases than a worker can hold.
 MOST_LEASE_TOKENS: Final = 100_000
 MOST_NAMES: Final = 9_000
-#: The longest wait of one request: during a wait, a half-open connection looks like a quiet one.
+#: The longest wait of one request: during a wait, a half-open connection cannot be distinguished from an idle one.
 LONGEST_WAIT: Final = timedelta(seconds=5)
 #: How long the response to a renewal may take: if it is lost, there is time to repeat it before the lease lapses.
 RENEW_SECONDS: Final = 4.0
@@ -88,10 +88,6 @@ RENEW_SECONDS: Final = 4.0
 GRAPH_SECONDS: Final = 60.0
 #: A result that the token may not see, as the API shows it.
 _HIDDEN: Final = f'"{REDACTED}"'
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def connect(urls: Sequence[str], *, token: str = "", tls: ClientFiles = NO_FILES, namespace: str = "") -> Client:
@@ -113,7 +109,7 @@ async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - J
 class Client:
     """Calls the API of one deployment."""
 
-    def __init__(self, transport: Transport, *, clock: Clock = _wall_clock) -> None:
+    def __init__(self, transport: Transport, *, clock: Clock = wall_clock) -> None:
         self._transport = transport
         self._clock = clock
         self._lease_tokens: dict[LeaseKey, str] = {}
@@ -136,7 +132,7 @@ class Client:
         return jobs
 
     def lease_tokens(self, keys: Iterable[LeaseKey]) -> dict[LeaseKey, str]:
-        """Give the tokens of leases, for another process that renews them; none from an API that needs no token."""
+        """Return the tokens of leases, for another process that renews them; none from an API that needs no token."""
         known = self._lease_tokens
         return {key: known[key] for key in keys if key in known}
 
@@ -333,18 +329,18 @@ class Client:
         return nodes_of(await self._graph_request("GET", _workflow_path(workflow_id), WorkflowDetail))
 
     async def workflow_results(self, workflow_id: WorkflowId) -> Sequence[NodeResult]:
-        found: list[NodeResult] = []
+        results: list[NodeResult] = []
         query: dict[str, Any] = {"limit": LARGEST_PAGE}
         while True:
             path = f"{_workflow_path(workflow_id)}/results"
             page = await self._graph_request("GET", path, ResultPage, query=query)
-            found += map(result_of, page.items)
+            results += map(result_of, page.items)
             if page.next_cursor is None:
                 break
             query["cursor"] = page.next_cursor
-        if any(one.result == _HIDDEN for one in found):
+        if any(one.result == _HIDDEN for one in results):
             await self._refuse_hidden_result()
-        return found
+        return results
 
     async def cancel_workflow(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:  # noqa: ARG002 - as above
         return await self._act_on_workflow(workflow_id, "cancel", None)

@@ -12,7 +12,7 @@ from typing import Final, cast
 import httptools
 
 from rota._httpx import httpx
-from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS, notice_silence_of
+from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS, detect_half_open_on
 
 #: How long an address is tried before the next one is tried beside it.
 HEAD_START_SECONDS: Final = 0.25
@@ -83,7 +83,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        notice_silence_of(transport)
+        detect_half_open_on(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
@@ -209,8 +209,8 @@ async def _addresses(host: str, port: int) -> list[str]:
     try:
         return [str(ip_address(host))]
     except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 def _because(error: Exception | None) -> str:

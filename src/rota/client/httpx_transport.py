@@ -102,7 +102,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         return httpx.Response(status, headers=headers, content=body, request=request)
 
     def _idle_connection(self, origin: Origin) -> ClientConnection | None:
-        """Give the idle connection that was used last, so that the others can grow old and be closed."""
+        """Return the idle connection that was used last, so that the others can grow old and be closed."""
         oldest = asyncio.get_running_loop().time() - KEPT_SECONDS
         for connections in self._idle.values():
             while connections and connections[0].used_at <= oldest:

@@ -134,7 +134,7 @@ class Transport:
 
 
 def _retry_after_seconds(response: httpx.Response) -> float:
-    """Give the `Retry-After` of a response, within a limit."""
+    """Return the `Retry-After` of a response, within a limit."""
     value = response.headers.get("retry-after", "")
     return min(float(value), LONGEST_PAUSE_SECONDS) if value.isdecimal() else 0.0
 

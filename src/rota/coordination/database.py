@@ -1,6 +1,6 @@
 """The coordinator on the store: processes that share a database need no other server.
 
-Leads and locks are rows of the store, judged by the store's clock. Live processes are the store's own members. The
+Leads and locks are rows of the store, valid by the store's clock. Live processes are the store's own members. The
 shared configuration has a table, with one row for each key, so that changes of two keys at once both hold. Changes are
 found by reading every few seconds: a process that checks in reads the configuration with the same statement, and only
 without one it is read separately.

@@ -1,6 +1,6 @@
 """The coordinator within one process: all state in memory, by a monotonic clock.
 
-No other process sees it: the first campaign gets the lead, and all is gone with the process.
+It is not shared with other processes: the first campaign gets the lead, and all state ends with the process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LocalLocks:
             return [lock for _, (lock, until) in sorted(self._held.items()) if until > now]
 
 
-#: Of this process: several coordinators (of an app, of its worker and API) know the same locks.
+#: Of this process: several coordinators (of an app, of its worker and API) share the same locks.
 PROCESS_LOCKS: Final = LocalLocks()
 
 

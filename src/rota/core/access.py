@@ -1,9 +1,9 @@
 """Access control: the actions a token may grant, roles as sets of actions, and the format of a token's secret.
 
 A secret reads `rota_<id>_<random>_<checksum>`, and `rota_<namespace>_<id>_<random>_<checksum>` in a namespace, whose
-tokens are stored there. Secret scanners find it by its prefix, the id names the stored token, and the checksum tells a
-misspelled secret from a wrong one without a look into the store. Only a SHA-256 hash of the secret is stored; since its
-random part has 160 bits, a slow hash would add nothing.
+tokens are stored there. Secret scanners find it by its prefix, the id names the stored token, and a misspelled secret
+is recognised by its checksum, without a query. Only a SHA-256 hash of the secret is stored; since its random part has
+160 bits, a slow hash would add nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.SCHEDULES_RUN: "create jobs of a schedule at once, or for missed fire times",
     Action.SCHEDULES_EDIT: "create, change and delete schedules",
     Action.WORK: "claim jobs, renew and settle them, record their steps and waits, call child jobs, send heartbeats",
-    Action.WORKERS_EDIT: "tell workers to be quiet, to resume, to stop and to show their stacks; forget stopped ones",
+    Action.WORKERS_EDIT: "send orders to workers (quiet, resume, stop, show stacks); delete records of stopped ones",
     Action.SYSTEM_READ: "read health, counts, metrics, workers, cluster, and the API's documentation",
     Action.LEDGER_READ: "read the ledger of operator actions",
     Action.CLUSTER_EDIT: "change the shared configuration, transfer the lead, release locks",
@@ -101,7 +101,7 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.WEBHOOKS_EDIT: "create, rotate, test, enable and remove webhooks",
     Action.NAMESPACES_READ: "list namespaces and their limits",
     Action.NAMESPACES_EDIT: "create and delete namespaces, and set their limits",
-    Action.NAMESPACES_USE: "do in every namespace what a token of the default one may do there",
+    Action.NAMESPACES_USE: "use the actions of this token in every namespace",
 }
 ALL_ACTIONS: Final = frozenset(DESCRIPTIONS)
 #: Actions on jobs, queues and schedules: a token that is limited to queues has them for these queues only.
@@ -217,13 +217,13 @@ class Token:
         return self.id.startswith(USER_PREFIX)
 
     def is_live(self, now: datetime) -> bool:
-        """Say whether it is neither revoked nor expired."""
+        """Return whether it is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 @value
 class TokenDraft:
-    """What a new token is to be."""
+    """A token to be created."""
 
     name: str
     role: str = ""
@@ -254,14 +254,14 @@ def check_draft(draft: TokenDraft, now: datetime) -> None:
 
 
 def covers_queue(queues: Collection[str], name: str) -> bool:
-    """Say whether a token's queues include one; a pattern `mail-*` is included in `mail-*` and `mai*`."""
+    """Return whether a token's queues include one; a pattern `mail-*` is included in `mail-*` and `mai*`."""
     return not queues or any(
         name == one or (one.endswith("*") and name.removesuffix("*").startswith(one[:-1])) for one in queues
     )
 
 
 def named_queues(queues: Iterable[str]) -> tuple[str, ...] | None:
-    """Give a token's queues if all are names; None if one is a pattern."""
+    """Return a token's queues if all are names; None if one is a pattern."""
     names = tuple(queues)
     return None if any(name.endswith("*") for name in names) else names
 
@@ -277,7 +277,7 @@ def _checksum(head: str) -> str:
 
 
 def id_of_secret(secret: str) -> str | None:
-    """Give the qualified id in a secret; None if it has another format or its checksum is wrong."""
+    """Return the qualified id in a secret; None if it has another format or its checksum is wrong."""
     match = _SECRET.fullmatch(secret)
     if match is None or _checksum(match[1]) != match[3]:
         return None
@@ -285,7 +285,7 @@ def id_of_secret(secret: str) -> str | None:
 
 
 def qualified_id(namespace: str, token_id: str) -> str:
-    """Give the id of a token with its namespace before it; the default one is empty and adds nothing."""
+    """Return the id of a token with its namespace before it; the default one is empty and adds nothing."""
     return f"{namespace}_{token_id}" if namespace else token_id
 
 
@@ -300,7 +300,7 @@ def digest_of_secret(secret: bytes) -> bytes:
 
 
 def is_strong(secret: str) -> bool:
-    """Say whether a secret chosen by a person could have 128 random bits, judged by its length and alphabet."""
+    """Return whether a secret chosen by a person could have 128 random bits, judged by its length and alphabet."""
     alphabets = (("0123456789", 10), ("0123456789abcdef", 16), ("0123456789abcdefghijklmnopqrstuvwxyz", 36))
     size = next((count for letters, count in alphabets if set(secret.lower()) <= set(letters)), 64)
     return len(set(secret)) >= _LEAST_DISTINCT and len(secret) * math.log2(size) >= _LEAST_BITS

@@ -1,7 +1,7 @@
 """Backlog of a queue: how fast its jobs start, and from that when a place is free and when a waiting job starts.
 
 The rate is read from the history of counts by minute; no job is read. Counts reach the history ten seconds late, and
-the past is no promise: the results are estimates, rounded up.
+rates change: the results are estimates, rounded up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.core.value import value
 RATE_WINDOW: Final = timedelta(minutes=5)
 #: A shorter span says little: a rate is never taken over less.
 _SHORTEST: Final = timedelta(seconds=30)
-#: When to come back to a full queue of which no job has started lately.
+#: The `Retry-After` of a full queue of which no job has started lately.
 _UNKNOWN: Final = timedelta(minutes=1)
 _LEAST, _MOST = timedelta(seconds=1), timedelta(hours=1)
 

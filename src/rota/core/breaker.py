@@ -26,7 +26,7 @@ from rota.core.submission import BREAKER, LONGEST_NAME
 from rota.core.time import span_to_micros
 from rota.core.value import value
 
-#: A window is counted in so many parts: counts leave it one part at a time.
+#: A window is divided into this many parts: counts leave it one part at a time.
 SLOTS: Final = 10
 SHORTEST_WINDOW: Final = timedelta(seconds=1)
 LONGEST_WINDOW: Final = timedelta(hours=1)
@@ -238,7 +238,7 @@ def budget_delay(rule: Backoff, starts: int, retries: int, rng: float) -> timede
     return rule.budget_window * (later + rng) if later else timedelta(0)
 
 
-#: So many retries in a window are always allowed: a share of a few starts would be none.
+#: The retries that a window always allows: a share of a few starts would be none.
 LEAST_RETRIES: Final = 10
 
 

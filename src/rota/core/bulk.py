@@ -91,7 +91,7 @@ def check_all(jobs: Sequence[NewJob]) -> None:
     if len(jobs) == 1:
         check(jobs[0])
         return
-    # If one of a uniform batch is valid, all are, unless a payload needs a closer look.
+    # If one job of a uniform batch is valid, all are, unless a payload has to be checked by itself.
     if type(jobs) is UniformJobs and not _are_suspicious(jobs.payloads):
         jobs = jobs[:1]
     for job in jobs:

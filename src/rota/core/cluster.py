@@ -50,9 +50,9 @@ class Member:
     is_draining: bool = False
     started_at: datetime | None = None
     seen_at: datetime | None = None
-    #: What a worker tells about itself; None for other processes.
+    #: What a worker reports about its process; None for other processes.
     facts: WorkerFacts | None = None
-    #: What operators told it; written by `order` only.
+    #: The orders of operators; written by `order` only.
     orders: WorkerOrders = NO_ORDERS
 
 
@@ -81,7 +81,7 @@ class MemberHeartbeat:
     members: tuple[Member, ...]
     #: The name of the leadership.
     lead: str
-    #: The candidate that takes or keeps the lead, and for how long; None only asks who leads.
+    #: The candidate that takes or keeps the lead, and for how long; None only reads the leader.
     holder: str | None = None
     lasting: timedelta = timedelta(0)
 

@@ -45,7 +45,7 @@ class Envelope:
 
 
 def is_encrypted(text: str) -> bool:
-    """Say whether a stored text is an envelope."""
+    """Return whether a stored text is an envelope."""
     return MARK in text[:_HEAD]
 
 
@@ -61,7 +61,7 @@ def envelope_of(text: str) -> Envelope:
 
 
 def digest_of(text: str) -> str:
-    """Give the digest in an envelope; nothing if it is damaged."""
+    """Return the digest in an envelope; nothing if it is damaged."""
     try:
         return envelope_of(text).digest
     except DecryptionFailed:
@@ -73,5 +73,5 @@ def bound_to_job(job_id: JobId) -> str:
 
 
 def bound_to_type(job_type: str) -> str:
-    """Give the binding of a payload whose job does not exist yet: of a follow-up job or a schedule."""
+    """Return the binding of a payload whose job does not exist yet: of a follow-up job or a schedule."""
     return f"type {job_type}"

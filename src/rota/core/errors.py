@@ -3,7 +3,7 @@
 ::
 
     RotaError
-    ├── InvalidRequest        you asked wrongly
+    ├── InvalidRequest        the request is wrong
     │   ├── InvalidCron
     │   ├── JobNotFound
     │   ├── ScheduleNotFound
@@ -15,7 +15,7 @@
     │   ├── KeyReused
     │   ├── DecryptionFailed
     │   └── SchemaTooNew
-    └── Unavailable           we could not
+    └── Unavailable           the service failed
         ├── StoreUnavailable
         ├── TooManyLogins
         ├── CoordinatorUnavailable
@@ -27,7 +27,7 @@
         ├── KeyMissing
         └── LeaseLost
 
-The third kind, your code failed, is `rota.JobFailed`, which the handle of a job raises.
+The third kind, a failed handler, is `rota.JobFailed`, which the handle of a job raises.
 
 A message names the thing, the value and the remedy.
 """
@@ -112,7 +112,7 @@ class CoordinatorUnavailable(Unavailable):
 
 
 class BrokerUnavailable(Unavailable):
-    """The broker did not answer. Nothing is lost: the store has all jobs, and workers ask it directly."""
+    """The broker did not answer. Nothing is lost: the store has all jobs, and workers claim from it directly."""
 
 
 class QueueFull(Unavailable):

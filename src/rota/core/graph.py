@@ -1,7 +1,7 @@
 """Workflow graphs: named nodes, each a job, with dependencies between them; limits, checks, progress and re-runs.
 
-A workflow is stored with its nodes, and each node names its job. How far it is follows from the states of the jobs, so
-no count can be wrong. A node that runs again gets a new job; the old one stays, with the id of the new one.
+A workflow is stored with its nodes, and each node names its job. Its progress is derived from the states of the jobs,
+so no count can be wrong. A node that runs again gets a new job; the old one stays, with the id of the new one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WorkflowId = NewType("WorkflowId", int)
 MOST_NODES: Final = 10_000
 MOST_EDGES: Final = 100_000
 DEEPEST: Final = 1_000
-#: The idempotency key of a workflow belongs to its first job; this tells it from a key of that job alone.
+#: The idempotency key of a workflow is stored with its first job, in this scope: so it is not the key of that job.
 KEY_PREFIX: Final = "workflow "
 
 
@@ -177,14 +177,14 @@ def followers_of(parents: Sequence[Collection[NodeParent]]) -> list[list[int]]:
 def below(starts: Iterable[int], parents: Sequence[Collection[NodeParent]]) -> set[int]:
     """Return the positions of some nodes and of all nodes after them."""
     followers = followers_of(parents)
-    found = set(starts)
-    open_positions = list(found)
+    positions = set(starts)
+    open_positions = list(positions)
     while open_positions:
         for follower in followers[open_positions.pop()]:
-            if follower not in found:
-                found.add(follower)
+            if follower not in positions:
+                positions.add(follower)
                 open_positions.append(follower)
-    return found
+    return positions
 
 
 def after_failures(parents: Sequence[Collection[NodeParent]]) -> set[int]:
@@ -267,7 +267,7 @@ class StoredWorkflow:
     node_count: int
     created_at: datetime
     counts: tuple[NodeCount, ...] = ()
-    #: As a server has told it; the counts that it sends along lack the reasons.
+    #: As the server reported it; the counts in its response lack the reasons.
     told_state: WorkflowState | None = None
 
     @property
@@ -277,10 +277,10 @@ class StoredWorkflow:
     @property
     def progress(self) -> Mapping[str, int]:
         """How many nodes are in each state; skipped ones and those that were not needed by themselves."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for one in self.counts:
-            found[_shown(one)] += one.count
-        return found
+            counts[_shown(one)] += one.count
+        return counts
 
 
 def _shown(one: NodeCount) -> str:

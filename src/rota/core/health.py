@@ -43,7 +43,7 @@ CHECKS: Final[Mapping[str, str]] = MappingProxyType(
         "no_leader": "a scheduler leads",
         "no_worker_for_queue": "every queue with due jobs has a worker",
         "no_worker_for_type": "every type with due jobs has a worker",
-        "worker_stale": "no worker has fallen silent",
+        "worker_stale": "every worker sends heartbeats",
         "threads_left_behind": "no handler ignores its timeout",
         "version_skew": "all processes run one release",
         "clock_skew": "the clocks agree",
@@ -61,7 +61,7 @@ CHECKS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Severity(StrEnum):
-    """How grave a problem is. With `info` alone the deployment is still healthy."""
+    """How severe a problem is. With `info` alone the deployment is still healthy."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -95,7 +95,7 @@ class HealthInputs:
     is_store_writable: bool = True
     is_coordinator_up: bool = True
     is_broker_up: bool = True
-    #: Whether this process has just started and cannot know the leader yet.
+    #: Whether this process has just started, so that the leader may not be known yet.
     is_starting: bool = False
     #: The time; None leaves out what depends on it.
     now: datetime | None = None
@@ -119,7 +119,7 @@ class HealthInputs:
     #: Migrations of this release that the store lacks, and applied ones that this release does not know.
     missing_migrations: Sequence[str] = ()
     unknown_migrations: Sequence[str] = ()
-    #: Free bytes on the disk of the store; None if the store cannot tell.
+    #: Free bytes on the disk of the store; None if the store does not report it.
     free_bytes: int | None = None
     #: When the oldest job that should have been deleted ended; None if retention keeps up.
     oldest_prunable: datetime | None = None

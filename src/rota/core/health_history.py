@@ -41,8 +41,8 @@ _ORDER: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 def problems(inputs: HealthInputs) -> list[HealthProblem]:
-    """Return all problems, the gravest first."""
-    found = [
+    """Return all problems, the most severe first."""
+    all_problems = [
         *service_problems(inputs),
         *store_problems(inputs),
         *_settings(inputs),
@@ -50,30 +50,30 @@ def problems(inputs: HealthInputs) -> list[HealthProblem]:
         *breaker_problems(inputs),
     ]
     if inputs.is_store_writable:
-        # Without writes there are no heartbeats either: who is alive is not known.
-        found += [*scheduler_problems(inputs), *queue_problems(inputs), *_members(inputs)]
-    found += _trends(inputs)
+        # Without writes there are no heartbeats either, so it is not known which processes are alive.
+        all_problems += [*scheduler_problems(inputs), *queue_problems(inputs), *_members(inputs)]
+    all_problems += _trends(inputs)
     if inputs.now is not None:
-        found += [*_old_jobs(inputs, inputs.now), *_schedules(inputs, inputs.now)]
-    return sorted(found, key=lambda problem: _ORDER.index(problem.severity))
+        all_problems += [*_old_jobs(inputs, inputs.now), *_schedules(inputs, inputs.now)]
+    return sorted(all_problems, key=lambda problem: _ORDER.index(problem.severity))
 
 
 def _settings(inputs: HealthInputs) -> list[HealthProblem]:
-    found = []
+    problems = []
     if inputs.is_exposed:
         text = "the API can be reached from other machines and needs no token: anyone there can submit and delete jobs"
-        found.append(
+        problems.append(
             HealthProblem("insecure", text, "set ROTA_TOKEN, or bind to 127.0.0.1 behind a proxy", Severity.CRITICAL)
         )
     seconds = inputs.clock_offset.total_seconds()
     if abs(inputs.clock_offset) > CLOCK_OFFSET:
         text = f"this host's clock is {abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the store's"
-        found.append(
+        problems.append(
             HealthProblem(
                 "clock_skew", text, "synchronise the clocks of all hosts (NTP)", evidence={"seconds": round(seconds, 3)}
             )
         )
-    return found
+    return problems
 
 
 def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
@@ -81,7 +81,7 @@ def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
 
     Not those that are paused or have no live worker, which have codes of their own.
     """
-    found = []
+    problems = []
     paused = {queue.name for queue in inputs.queues if queue.paused_at is not None}
     served = {queue for member in inputs.members if _takes(member) for queue in member.queues}
     lanes: dict[str, list[LaneCount]] = {}
@@ -92,7 +92,7 @@ def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
         oldest = due_since(counts)
         if oldest is not None and now - oldest > OLDEST_DUE:
             minutes = int((now - oldest).total_seconds() // 60)
-            found.append(
+            problems.append(
                 HealthProblem(
                     "oldest_due_over",
                     f"the next job of queue {queue!r} has been due for {minutes} minutes",
@@ -102,7 +102,7 @@ def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
                     evidence={"queue": queue, "seconds": round((now - oldest).total_seconds(), 3)},
                 )
             )
-    return found
+    return problems
 
 
 def _takes(member: Member) -> bool:
@@ -111,11 +111,11 @@ def _takes(member: Member) -> bool:
 
 
 def _schedules(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
-    found = []
+    problems = []
     for schedule in inputs.due_schedules:
         at = schedule.next_fire_at
         if at is not None and now - at > SCHEDULE_LATE:
-            found.append(
+            problems.append(
                 HealthProblem(
                     "schedule_late",
                     f"schedule {schedule.name!r} was due {int((now - at).total_seconds())} s ago and has not fired",
@@ -126,7 +126,7 @@ def _schedules(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
                 )
             )
     paused = [one for one in inputs.paused_schedules if one.paused_at and now - one.paused_at > SCHEDULE_PAUSED]
-    return [*found, *(_paused_long(schedule, now) for schedule in paused)]
+    return [*problems, *(_paused_long(schedule, now) for schedule in paused)]
 
 
 def _paused_long(schedule: Schedule, now: datetime) -> HealthProblem:
@@ -143,34 +143,34 @@ def _paused_long(schedule: Schedule, now: datetime) -> HealthProblem:
 
 
 def _trends(inputs: HealthInputs) -> list[HealthProblem]:
-    found = []
+    problems = []
     dead, lost = inputs.recent.counts["dead"], inputs.recent.counts["lost"]
-    # Those that were retried or discarded since need nobody any more.
+    # Dead jobs that were retried or discarded since need no operator.
     dead = dead if inputs.dead is None else min(dead, inputs.dead)
     minutes = int(RECENT.total_seconds() // 60)
     if dead >= MOST_DEAD:
         text = f"{dead:,} jobs died in the last {minutes} minutes"
         fix = "see their causes: rota dlq list --group"
-        found.append(HealthProblem("dead_growing", text, fix, link="/dead", evidence={"dead": dead}))
+        problems.append(HealthProblem("dead_growing", text, fix, link="/dead", evidence={"dead": dead}))
     if lost >= MOST_LOST:
         text = f"{lost:,} leases lapsed in the last {minutes} minutes: workers died or were stopped for long"
         fix = "see the workers' logs and memory; a longer --lease helps if they are stopped, not killed"
-        found.append(HealthProblem("lease_churn", text, fix, link="/workers", evidence={"lost": lost}))
-    return found
+        problems.append(HealthProblem("lease_churn", text, fix, link="/workers", evidence={"lost": lost}))
+    return problems
 
 
 def _members(inputs: HealthInputs) -> list[HealthProblem]:
     alive = {member.name for member in inputs.members}
-    found = [_silent(worker) for worker in inputs.silent_workers if worker.name not in alive]
+    problems = [_silent(worker) for worker in inputs.silent_workers if worker.name not in alive]
     left = {one: one.facts.threads_left_behind for one in inputs.members if one.facts is not None}
-    found += [_left_behind(worker, count) for worker, count in left.items() if count]
+    problems += [_left_behind(worker, count) for worker, count in left.items() if count]
     versions = sorted({member.version for member in inputs.members if member.version})
     if len(versions) > 1:
         text = f"processes of different releases are alive: {', '.join(versions)}"
         fix = "bring all to one release; during a rolling upgrade this goes by itself"
         evidence = {name: version for version in versions for name in _with(version, inputs)}
-        found.append(HealthProblem("version_skew", text, fix, Severity.INFO, link="/workers", evidence=evidence))
-    return found
+        problems.append(HealthProblem("version_skew", text, fix, Severity.INFO, link="/workers", evidence=evidence))
+    return problems
 
 
 def _silent(worker: Member) -> HealthProblem:

@@ -91,8 +91,8 @@ class Tally:
 
     def buckets(self, measure: str) -> list[int]:
         """Return the counts of a histogram, one for each bound and one for what is above the last."""
-        found = self.histograms.get(measure, {})
-        return [found.get(index, 0) for index in range(len(BOUNDS) + 1)]
+        counts = self.histograms.get(measure, {})
+        return [counts.get(index, 0) for index in range(len(BOUNDS) + 1)]
 
     def to_text(self) -> str:
         """Return it as JSON, as it is stored."""

@@ -1,8 +1,8 @@
 """Job ids: 63-bit integers inside, thirteen characters outside.
 
 The upper 41 bits are milliseconds since 2024, the lower 22 tell apart what was made in the same millisecond. So ids
-sort by time of submission, inserts stay at the right edge of the index, and JavaScript, whose numbers end at 2^53,
-only ever sees text. Ids are made in `rota.engine.ids`, which has a clock and random numbers.
+sort by time of submission, and inserts stay at the right edge of the index. In JSON they are text, because numbers of
+JavaScript are exact up to 2^53 only. Ids are made in `rota.engine.ids`, which has a clock and random numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def compose(milliseconds: int, sequence: int) -> int:
 
 
 def made_at(number: int) -> datetime:
-    """Give the time at which an id was made, to the millisecond."""
+    """Return the time at which an id was made, to the millisecond."""
     return EPOCH + timedelta(milliseconds=(number >> SEQUENCE_BITS) + EPOCH_MILLISECONDS)
 
 

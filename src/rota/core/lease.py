@@ -30,12 +30,12 @@ class Claim:
 
     - `types=None` takes every type; `ids` limits the claim to jobs that a broker handed over.
     - `claim_id` names the claim, so that one whose reply was lost can be repeated and yields the same jobs. `is_new`
-      says that it is sent for the first time, so that the store need not look for a former answer.
+      says that it is sent for the first time, so that the store need not search for a former answer.
     - `ahead`: if nothing is due, take jobs whose time comes within this span. The worker starts none before its time.
-    - `is_woken`: the worker has asked before, got nothing and was woken since. A store that knows of one new job may
-      give just that one, if the worker has room for more.
-    - `waits`: the worker waits that long if there is nothing. A store that keeps waiting claims may lease a job to this
-      claim meanwhile, and the claim returns it when it is repeated.
+    - `is_woken`: an earlier claim of the worker returned nothing, and it was woken since. A store that was notified of
+      one new job may return just that one, if the worker has slots for more.
+    - `waits`: how long the worker waits if there is no job. A store that keeps waiting claims may lease a job to this
+      claim meanwhile; the repeated claim returns it.
     """
 
     worker: WorkerId

@@ -74,7 +74,7 @@ class Rate:
         """Return the latest possible arrival time: that of a burst that has just started."""
         return now + self.burst * self.interval
 
-    def is_astray(self, arrival: int, now: int) -> bool:
+    def is_too_far_ahead(self, arrival: int, now: int) -> bool:
         """Whether an arrival lies so far ahead that the clock must have been set back since it was written."""
         return arrival > self.latest(now) + CLOCK_STEP_MICROS
 
@@ -125,7 +125,7 @@ LARGEST_WEIGHT: Final = 1000
 
 
 class OnFull(StrEnum):
-    """What becomes of a new job whose key has as many running and waiting jobs as may run at once."""
+    """The policy for a new job whose key has as many running and waiting jobs as may run at once."""
 
     #: It waits.
     WAIT = "wait"
@@ -244,17 +244,17 @@ def latest_arrivals(limit: Limit, now: int) -> list[LatestArrivals]:
 
     Without this, a rate of one an hour that becomes ten a second would start nothing for the rest of the hour.
     """
-    found = [LatestArrivals(limit.name, limit.name, *_latest(limit.rates, now))]
+    ranges = [LatestArrivals(limit.name, limit.name, *_latest(limit.rates, now))]
     if limit.name.startswith("task:"):
         prefix = key_limit(key_of(limit.name.removeprefix("task:"), ""))
         rates = () if limit.per_key_rate_limit is None else parse_rates(limit.per_key_rate_limit)
-        found.append(LatestArrivals(prefix, prefix + _LAST_CHARACTER, *_latest(rates, now)))
-    return found
+        ranges.append(LatestArrivals(prefix, prefix + _LAST_CHARACTER, *_latest(rates, now)))
+    return ranges
 
 
 def _latest(rates: Sequence[Rate], now: int) -> list[int]:
-    found = [rate.latest(now) for rate in rates]
-    return found + [now] * (MOST_RATES - len(found))
+    arrivals = [rate.latest(now) for rate in rates]
+    return arrivals + [now] * (MOST_RATES - len(arrivals))
 
 
 def names_of(queue: str, type_: str, key: str | None) -> tuple[str, ...]:
@@ -392,7 +392,7 @@ def allowance_of(limit: Limit, running: int, arrivals: Sequence[int], now: int) 
 
 
 class Turns:
-    """Whose turn it is: start-time fair queueing of keys, by starts divided by weight.
+    """Start-time fair queueing of keys: which key starts next, by starts divided by weight.
 
     A key that comes anew begins at the present virtual time: it gets no more than its share afterwards, and its first
     job starts within one round of the keys that wait. Jobs without a key are one more key.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rota.core.value import value
 
-#: How much of an attempt's log is kept: at most so many lines, and so many bytes of encoded text.
+#: How much of an attempt's log is kept: lines, and bytes of encoded text.
 MOST_LINES: Final = 1_000
 MOST_BYTES: Final = 40_000
 #: A longer message is cut.

@@ -53,7 +53,7 @@ class Namespace:
     name: str
     created_at: datetime
     limits: NamespaceLimits = NO_LIMITS
-    #: From then on it is unknown to everyone; its tables are dropped a little later.
+    #: From then on it is not found; its tables are dropped a little later.
     deleted_at: datetime | None = None
     #: When its tables were dropped; then the name may be used again.
     dropped_at: datetime | None = None

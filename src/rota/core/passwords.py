@@ -39,11 +39,11 @@ def digest_of_password(password: str, salt: bytes) -> bytes:
 
 
 def is_password_of(digest: bytes, password: str) -> bool:
-    """Say whether a password belongs to a digest. Takes as long for a user without one, or without a user (b"")."""
+    """Return whether a password belongs to a digest. Takes as long for a user without one, or without a user (b"")."""
     salt = digest[1 : 1 + SALT_BYTES].ljust(SALT_BYTES, b"\0")
     expected = digest[1 + SALT_BYTES :]
-    found = _hash(password, salt)
-    return hmac.compare_digest(found, expected) and digest[:1] == _VERSION
+    hashed = _hash(password, salt)
+    return hmac.compare_digest(hashed, expected) and digest[:1] == _VERSION
 
 
 def _hash(password: str, salt: bytes) -> bytes:

@@ -61,7 +61,7 @@ class SecretKeys:
     patterns: tuple[str, ...] = SECRET_KEYS
 
     def match(self, key: str) -> bool:
-        """Say whether the value of a key is secret."""
+        """Return whether the value of a key is secret."""
         plain = _plain(key)
         return any(_fits(plain, pattern) for pattern in map(_plain, self.patterns))
 

@@ -1,7 +1,7 @@
 """The canonical hash of a submission, stored with its idempotency key.
 
-A key that is used again with an equal request returns the first job; with another request it is refused. Equal requests
-ask for the same job, whether they come over HTTP or from Python, with or without explicit defaults, and however their
+A key that is used again with an equal request returns the first job; with another request it is refused. Requests for
+the same job are equal, whether they come over HTTP or from Python, with or without explicit defaults, and however their
 JSON is formatted. So the hash covers the request with all defaults filled in. Times count as they were given: a delay
 stays a delay, since a repeated call counts it from another moment. The trace is not part of the request.
 """

@@ -118,8 +118,8 @@ class Schedule(Draft):
         """Return the first fire time strictly after `moment`, in UTC, or None when the schedule has ended."""
         start = moment if self.start_at is None else max(moment, self.start_at - MICROSECOND)
         # Back to UTC at once: Python's arithmetic within a zone counts the wall clock, not time.
-        found = rule_of(self.rule).next(start.astimezone(zone_of(self.zone))).astimezone(UTC)
-        return None if self.end_at is not None and found > self.end_at else found
+        fire_time = rule_of(self.rule).next(start.astimezone(zone_of(self.zone))).astimezone(UTC)
+        return None if self.end_at is not None and fire_time > self.end_at else fire_time
 
     def preview(self, moment: datetime, count: int) -> list[datetime]:
         """Return the next `count` fire times after `moment` that will make a job, fewer when the schedule ends before.
@@ -221,7 +221,7 @@ def plan(
     """
     owed = _owed(schedule, now)
     missed = _missed(schedule, owed, now, up_since)
-    # If a scheduler whose clock is behind asks too early, moving the fire time back would fire it twice.
+    # If a scheduler with a slow clock plans too early, moving the fire time back would fire it twice.
     next_fire_at = schedule.next_after(now) if owed or _is_due(schedule, now) else schedule.next_fire_at
     previous = schedule.last_job_id if previous_is_active else None
     return _firing(schedule, now, owed, next_fire_at, previous, fresh_id, missed=missed)
@@ -368,12 +368,12 @@ def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> li
     A schedule of every second has thirty million fire times in a year; only those that are returned are computed.
     """
     times: list[datetime] = []
-    found = _latest(schedule, start, end)
+    fire_time = _latest(schedule, start, end)
     gap = timedelta(seconds=1)
-    while found is not None and len(times) < limit:
-        times.append(found)
-        found = _before(schedule, start, found, gap)
-        gap = times[-1] - found if found is not None else gap
+    while fire_time is not None and len(times) < limit:
+        times.append(fire_time)
+        fire_time = _before(schedule, start, fire_time, gap)
+        gap = times[-1] - fire_time if fire_time is not None else gap
     return times[::-1]
 
 
@@ -392,16 +392,16 @@ def _before(schedule: Schedule, start: datetime, moment: datetime, gap: timedelt
 
 def _latest(schedule: Schedule, start: datetime, end: datetime) -> datetime | None:
     """Find the last fire time within [start, end] by bisection."""
-    found = schedule.next_after(start - MICROSECOND)
-    if found is None or found > end:
+    fire_time = schedule.next_after(start - MICROSECOND)
+    if fire_time is None or fire_time > end:
         return None
     beyond = end
-    while (second := schedule.next_after(found)) is not None and second <= end:
-        found = second
-        middle = found + (beyond - found) / 2
+    while (second := schedule.next_after(fire_time)) is not None and second <= end:
+        fire_time = second
+        middle = fire_time + (beyond - fire_time) / 2
         later = schedule.next_after(middle)
         if later is not None and later <= end:
-            found = later
+            fire_time = later
         else:
             beyond = middle
-    return found
+    return fire_time

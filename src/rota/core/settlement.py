@@ -108,7 +108,7 @@ class Settlement:
     progress: str | None = None
     #: The wait for which the job is blocked. If it has ended meanwhile, the job is pending instead.
     wait: Step | None = None
-    #: Jobs that tell webhooks of this end, made in the same transaction.
+    #: Jobs that notify webhooks of this end, made in the same transaction.
     events: tuple[NewJob, ...] = ()
 
     @property
@@ -126,5 +126,5 @@ class Settlement:
         return self.target is State.DEAD or (self.target is State.CANCELLED and self.reason in FAILURES)
 
 
-#: Why a cancelled job counts as failed: nobody asked for its end.
+#: Reasons for which a cancelled job counts as failed: its end was not requested.
 FAILURES: Final = frozenset({Reason.EXPIRED, Reason.DEPENDENCY_FAILED})

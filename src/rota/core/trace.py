@@ -16,8 +16,8 @@ _FORM: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 
 def trace_of(meta: Mapping[str, str]) -> str | None:
     """Return the trace id of a job."""
-    found = _FORM.fullmatch(meta.get(TRACEPARENT, "")) if meta else None
-    return None if found is None else found[1]
+    match = _FORM.fullmatch(meta.get(TRACEPARENT, "")) if meta else None
+    return None if match is None else match[1]
 
 
 def is_traceparent(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Control of repeated submissions: unique jobs, throttle and debounce.
 
-All three are one mechanism: a submission has a key, and the store keeps which job took that key last. In one
-transaction with the insert the store looks that job up, and `decide` says what becomes of the new submission:
+All three are one mechanism: a submission has a key, and the store keeps which job took that key last. In the
+transaction of the insert the store reads that job, and `decide` chooses how the new submission is answered:
 
 - unique: an earlier job of the key counts while it is in one of some states, and for a period after its creation;
 - throttle: an earlier job counts for a period after its creation, in whatever state;
@@ -45,8 +45,8 @@ class UniqueKind(StrEnum):
     DEBOUNCE = "debounce"
 
 
-class Verdict(StrEnum):
-    """What becomes of a submission with a key."""
+class KeyDecision(StrEnum):
+    """The decision about a submission with a key."""
 
     #: No earlier job counts: a job is made and takes the key.
     FREE = "free"
@@ -73,7 +73,7 @@ class UniqueKey:
     def name_for(self, job_type: str, queue: str) -> tuple[str, str]:
         """Return scope and key under which stores keep it.
 
-        The queue is part of it: a caller that may use one queue must not learn of jobs in another, nor change them.
+        The queue is part of it: a caller that may use one queue must neither see nor change jobs in another.
         """
         digest = blake2b(f"{queue}\0{job_type}\0{self.text}".encode(), digest_size=16).hexdigest()
         return f"rota {self.kind}", digest
@@ -94,16 +94,16 @@ class KeyHolder:
     created_at: datetime
 
 
-def decide(key: UniqueKey, holder: KeyHolder | None, now: datetime) -> Verdict:
+def decide(key: UniqueKey, holder: KeyHolder | None, now: datetime) -> KeyDecision:
     """Decide about a submission, given the job that took its key last. None if there is none, or it is deleted."""
     if holder is None:
-        return Verdict.FREE
+        return KeyDecision.FREE
     if key.kind is UniqueKind.DEBOUNCE:
-        return Verdict.REPLACE if holder.state in REPLACEABLE and not holder.fence else Verdict.FREE
+        return KeyDecision.REPLACE if holder.state in REPLACEABLE and not holder.fence else KeyDecision.FREE
     is_recent = key.period is None or now < holder.created_at + key.period
     if key.kind is UniqueKind.THROTTLE:
-        return Verdict.HELD if is_recent else Verdict.FREE
-    return Verdict.HELD if is_recent and holder.state in key.states else Verdict.FREE
+        return KeyDecision.HELD if is_recent else KeyDecision.FREE
+    return KeyDecision.HELD if is_recent and holder.state in key.states else KeyDecision.FREE
 
 
 def debounced_time(key: UniqueKey, run_at: datetime, holder: KeyHolder) -> datetime:
@@ -208,7 +208,7 @@ def control_of(
     max_wait: timedelta | None = None,
     throttle: timedelta | None = None,
 ) -> SubmitControl | None:
-    """Combine the options; None if they ask for no control. A period of 0 is none.
+    """Combine the options; None if they set no control. A period of 0 is none.
 
     Refuses what contradicts or lacks another option.
     """

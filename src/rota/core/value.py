@@ -4,9 +4,9 @@ To the type checker `@value` is a frozen dataclass, which refuses every assignme
 one. Making a truly frozen dataclass costs ten times as much, and for the values of every job that was a fifth of the
 job's whole cost.
 
-Comparison, hash and repr are shared by all classes. A dataclass compiles these methods for each class at every start of
-a process; in return, comparing and hashing cost two or three times as much here, which nothing does for every job.
-Rules that are read once and shared stay `@dataclass(frozen=True, slots=True)`.
+The methods for comparison, hash and repr are shared by all classes. A dataclass compiles these methods for each class
+at every start of a process; in return, comparing and hashing cost two or three times as much here, which nothing does
+for every job. Rules that are read once and shared stay `@dataclass(frozen=True, slots=True)`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from rota.core.value import value
 
 #: How long an event answers waits if its emitter does not say.
 DEFAULT_KEEP: Final = timedelta(days=30)
-#: The name of the live stream among the addresses of events.
+#: The path of the live stream, which is no event.
 _RESERVED: Final = "stream"
 #: Names that begin so are signals to one job: the id of the job follows.
 _SIGNAL: Final = "job:"

@@ -1,7 +1,7 @@
-"""Webhooks: addresses that are told of events, and the messages that are sent to them.
+"""Webhooks: addresses that are notified of events, and the messages that are sent to them.
 
-A message is a CloudEvents 1.0 event in JSON, signed as Standard Webhooks asks for: HMAC-SHA256 over id, time and body.
-It is thin: it names what happened and to what, and has no payload, result or error message.
+A message is a CloudEvents 1.0 event in JSON, signed as the Standard Webhooks specification requires: HMAC-SHA256 over
+id, time and body. It is thin: it names what happened and to what, and has no payload, result or error message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rota.core.value import value
 #: The queue and the type of the jobs that deliver messages. Types that begin with `rota.` are Rota's own.
 QUEUE: Final = "rota.webhooks"
 TYPE: Final = "rota.webhook"
-#: The events that a webhook can ask for, with their descriptions.
+#: The events that a webhook can subscribe to, with their descriptions.
 EVENTS: Final = {
     "job.completed": "a job has succeeded",
     "job.dead": "a job is dead",
@@ -55,7 +55,7 @@ _OF_STATE: Final = {
 
 @value
 class Webhook:
-    """An address that is told of events; all jobs' events, or those of some queues."""
+    """An address that is notified of events; of all jobs, or of the jobs of some queues."""
 
     id: str
     name: str
@@ -81,11 +81,11 @@ class Webhook:
         return self.disabled_at is None and self.removed_at is None
 
     def wants(self, event: str, queue: str | None = None) -> bool:
-        """Say whether it is told of an event, about a queue if it is about one."""
+        """Return whether it subscribes to an event of this queue, if the event has one."""
         return event in self.events and (queue is None or not self.queues or queue in self.queues)
 
     def secrets_at(self, now: datetime) -> tuple[str, ...]:
-        """Give the secrets that sign a message sent now."""
+        """Return the secrets that sign a message sent now."""
         has_old = self.old_secret and self.old_until is not None and now < self.old_until
         return (self.secret, self.old_secret) if has_old else (self.secret,)
 
@@ -117,7 +117,7 @@ def _problem_of(url: str, scheme: str, host: str | None, port: int | None, *, ha
 
 
 def event_of(settlement: Settlement) -> str | None:
-    """Give the event of a settlement; None if the job has not ended."""
+    """Return the event of a settlement; None if the job has not ended."""
     return _OF_STATE.get(settlement.target)
 
 
@@ -166,7 +166,7 @@ def new_secret(random: bytes) -> str:
 
 
 def signature_of(secrets: tuple[str, ...], number: str, timestamp: int, body: bytes) -> str:
-    """Give the header `webhook-signature`: one signature for each secret."""
+    """Return the header `webhook-signature`: one signature for each secret."""
     signed = f"{number}.{timestamp}.".encode() + body
     keys = [base64.b64decode(secret.removeprefix(SECRET_PREFIX)) for secret in secrets]
     return " ".join(f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in keys)

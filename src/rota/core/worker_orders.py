@@ -1,7 +1,7 @@
-"""What operators tell workers to do, and what workers tell about themselves.
+"""Orders from operators to workers, and the facts that workers report about their processes.
 
-Orders are stored with the record of a process and reach it in the answer to its next heartbeat: a worker needs no port
-that anyone can reach. They are a wanted state, not a message, so an answer that is lost or read twice does no harm.
+Orders are stored with the record of a process and reach it in the answer to its next heartbeat: a worker needs no open
+port. Orders are a desired state and not messages, so an answer that is lost or read twice does no harm.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LONGEST_STACKS: Final = 60_000
 
 
 class OrderVerb(StrEnum):
-    """What an operator can tell a worker."""
+    """What an operator can order a worker to do."""
 
     #: Claim no more jobs; those that run go on.
     QUIET = "quiet"
     RESUME = "resume"
     #: Drain and end the process.
     STOP = "stop"
-    #: Tell where each thread is.
+    #: Report the stack of each thread.
     STACKS = "stacks"
 
 
 @value
 class WorkerOrders:
-    """The wanted state of a worker. `stacks` counts the requests for its stacks."""
+    """The desired state of a worker. `stacks` counts the requests for its stacks."""
 
     quiet: bool = False
     stop: bool = False
@@ -75,7 +75,7 @@ class OrderChange:
 
 @value
 class WorkerFacts:
-    """What a worker tells about itself with each heartbeat. What the system does not tell is None.
+    """What a worker reports about its process with each heartbeat. What the system does not report is None.
 
     `cpu` is in cores since the last heartbeat, `rss` in bytes. `sent_at` is by the worker's own clock: compared with
     the time of the store it shows how far the clock is off. `stacks` is the answer to the last request for them.

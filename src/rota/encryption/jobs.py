@@ -4,7 +4,7 @@ A payload is bound to its job by the job's id, which the submitter makes. The pa
 is bound to the job type, since the id of its job does not exist yet.
 
 An idempotency key is stored with a hash of the request. With encryption that is a keyed hash of the plain request, made
-here: it does not depend on the nonce, and nobody can find out a payload by trying. A repetition after a rotation has
+here: it does not depend on the nonce, and a payload cannot be found by guessing. A repetition after a rotation has
 another keyed hash, so a reused key is compared under the other keys as well.
 """
 

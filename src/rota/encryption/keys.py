@@ -74,10 +74,10 @@ class FileKeys:
 
     def _now_stamp(self) -> tuple[int, int, int] | None:
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self) -> tuple[Key, ...]:
         try:

@@ -1,7 +1,7 @@
 """Encryption on the worker's side: what attempts report is encrypted, and what they take from other jobs is decrypted.
 
-Payloads are decrypted by the worker's intake, which decides what becomes of a job that cannot be decrypted. The kind of
-an error stays readable, and a keyed digest of its cause, so that dead letters can be grouped without the key.
+Payloads are decrypted by the worker's intake, which also handles jobs that cannot be decrypted. The kind of an error
+stays readable, and a keyed digest of its cause, so that dead letters can be grouped without the key.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class EncryptedSteps:
         self._cipher = cipher
 
     async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
-        found = await self._steps.intend(job_id, fence, key)
-        return None if found is None else (decrypted_step(self._cipher, found[0]), found[1])
+        answer = await self._steps.intend(job_id, fence, key)
+        return None if answer is None else (decrypted_step(self._cipher, answer[0]), answer[1])
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
         sealed = encrypted_outcome(self._cipher, job_id, key, outcome)

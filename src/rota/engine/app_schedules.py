@@ -60,11 +60,11 @@ class AppSchedules:
         """Create or update the schedules, and register this process as one that defines them."""
         await self._store.beat([self._member])
         for draft in self._drafts:
-            found = await self._schedules.put(draft, self._by)
-            if found.app == self._app:
-                await self._resume(found)
+            stored = await self._schedules.put(draft, self._by)
+            if stored.app == self._app:
+                await self._resume(stored)
             else:
-                _log.warning("%s", _conflict(found, self._app))
+                _log.warning("%s", _conflict(stored, self._app))
 
     async def run(self) -> None:
         """Renew the registration and pause schedules that no process defines, until cancelled."""
@@ -117,10 +117,10 @@ class AppSchedules:
                 await self._schedules.resume(schedule.id, self._by, keeps_owed=True)
 
     async def _all(self) -> list[Schedule]:
-        found: list[Schedule] = []
-        while page := await self._store.schedules(after=found[-1].name if found else "", limit=_PAGE):
-            found += page
-        return found
+        schedules: list[Schedule] = []
+        while page := await self._store.schedules(after=schedules[-1].name if schedules else "", limit=_PAGE):
+            schedules += page
+        return schedules
 
 
 def _conflict(schedule: Schedule, app: str) -> str:

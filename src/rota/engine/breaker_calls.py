@@ -4,9 +4,9 @@ Successes are collected in memory and written twice a second, all of one name in
 written with them at once, before the settlement is decided: whether the breaker is open decides whether the attempt
 counts. A process that dies loses the successes of half a second, and the share of failures seems a little higher.
 
-While a breaker is open, each outcome of its jobs is looked at, since it may be a probe's. A process knows the state for
-half a second at most, and the first probe starts at least a second after the breaker opened; so no success of a probe
-is taken for that of a closed breaker.
+While a breaker is open, each outcome of its jobs is looked at, since it may be a probe's. A process caches the state
+for half a second at most, and the first probe starts at least a second after the breaker opened; so a success of a
+probe is never counted as one under a closed breaker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_DELAY: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
+class CountEffects:
     """What the counts mean for the jobs of one batch of outcomes."""
 
     #: Jobs whose breaker is open.
@@ -50,7 +50,7 @@ class Treatment:
         return replace(inputs, is_breaker_open=job_id in self.met_open, budget_delay=self.delays.get(job_id, _NO_DELAY))
 
 
-UNCOUNTED: Final = Treatment()
+UNCOUNTED: Final = CountEffects()
 
 
 class _Call(NamedTuple):
@@ -84,7 +84,7 @@ class CallCounter:
         self._open: set[str] = set()
         self._written_at = float("-inf")
 
-    async def note(self, held: Sequence[tuple[Job, AttemptReport]]) -> Treatment:
+    async def note(self, held: Sequence[tuple[Job, AttemptReport]]) -> CountEffects:
         """Count outcomes, and return what follows for the decisions about them."""
         retried = self._collect(held)
         now = self._deps.steady()
@@ -128,7 +128,7 @@ class CallCounter:
 
     async def _count(
         self, calls: Mapping[str, _BreakerCalls], starts: Mapping[tuple[str, timedelta], int], retried: Sequence[Job]
-    ) -> Treatment:
+    ) -> CountEffects:
         known = {one.name: one for one in await self._deps.store.breakers(sorted(calls))} if calls else {}
         now = await self._deps.store.time()
         breakers = {name: known.get(name, CircuitBreaker(name)) for name in sorted(calls)}
@@ -147,7 +147,7 @@ class CallCounter:
             breaker = breakers[name]
             if await self._change(breaker, relevant[name], sums.get(breaker_limit(name)), now):
                 met_open.update(call.job_id for call in one.failed if breaker.concerns(call.type, call.key))
-        return Treatment(frozenset(met_open), self._delays(budgets, sums))
+        return CountEffects(frozenset(met_open), self._delays(budgets, sums))
 
     async def _change(
         self, breaker: CircuitBreaker, calls: _BreakerCalls, count: CallCount | None, now: datetime

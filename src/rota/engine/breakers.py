@@ -67,12 +67,12 @@ class CircuitBreakers:
                 waiting += (await self._deps.store.limit_usage(Limit(name))).waiting
         return min(waiting, MOST_WAITING + 1)
 
-    async def _reports(self, found: Sequence[CircuitBreaker]) -> list[BreakerReport]:
-        if not found:
+    async def _reports(self, breakers: Sequence[CircuitBreaker]) -> list[BreakerReport]:
+        if not breakers:
             return []
         now = await self._deps.store.time()
-        counts = await self._deps.store.calls([CallCount(breaker_limit(one.name), one.rule.window) for one in found])
-        return [BreakerReport(one, one.state(now), count) for one, count in zip(found, counts, strict=True)]
+        counts = await self._deps.store.calls([CallCount(breaker_limit(one.name), one.rule.window) for one in breakers])
+        return [BreakerReport(one, one.state(now), count) for one, count in zip(breakers, counts, strict=True)]
 
     async def open(self, name: str, until: datetime | None, reason: str, by: Actor) -> BreakerReport:
         """Let no job of a breaker start until a time, or until it is closed. Running jobs continue."""

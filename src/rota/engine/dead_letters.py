@@ -50,7 +50,6 @@ class DeadLetters:
         return DeadTrend(since, {cause: tuple(hours) for cause, hours in counts.items()})
 
     async def notes(self) -> Mapping[Cause, DeadNote]:
-        """Return the notes by cause."""
         return {(note.type, note.fingerprint): note for note in await self._deps.store.dead_notes()}
 
     async def set_note(self, cause: Cause, text: str, by: Actor) -> DeadNote | None:

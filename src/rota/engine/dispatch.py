@@ -19,7 +19,7 @@ from rota.ports.broker import DispatchQueue
 from rota.ports.store import Dispatched
 from rota.telemetry.events import JobsDispatched, JobsRecalled
 
-#: How long a job is queued before the audit looks for it in the broker: another process may be adding it just now.
+#: How long a job is queued before the audit checks that the broker has it: another process may be adding it just now.
 GRACE: Final = timedelta(seconds=3)
 #: How long a job may be queued if the broker cannot say whether it still has it.
 LONGEST: Final = timedelta(seconds=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rota.core.graph import MOST_NODES, NewWorkflow, Node, StoredWorkflow, WorkflowId
@@ -44,14 +44,9 @@ from rota.engine.workers import WorkerControl
 from rota.engine.workflows import Workflows
 from rota.ports.broker import Broker
 from rota.ports.client import ActionResult, Actor, AttemptReport, NodeResult, WorkflowReceipt
-from rota.ports.clock import Clock, Rng
+from rota.ports.clock import Clock, Rng, wall_clock
 from rota.ports.store import Census, Inserted, JobQuery, Store
 from rota.telemetry import Telemetry
-
-
-def wall_clock() -> datetime:
-    """Read the clock of this host."""
-    return datetime.now(UTC)
 
 
 class Engine:

@@ -42,17 +42,17 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the process that explains a job knows beside the store."""
+class ExplainContext:
+    """What the process that explains a job reads from elsewhere than the store."""
 
     is_store_writable: bool = True
-    #: Whether a scheduler leads; None if this process does not know, then the store is asked.
+    #: Whether a scheduler leads; None if this process does not know; then it is read from the store.
     has_leader: bool | None = None
     #: Counts the jobs, if this process shares one count among many callers: a count reads all jobs of the store.
     census: Callable[[], Awaitable[Census]] | None = None
 
 
-ALL_WELL: Final = Surroundings()
+ALL_WELL: Final = ExplainContext()
 
 
 class Explain:
@@ -63,15 +63,15 @@ class Explain:
         self._backlogs = backlogs
         self._limits = ExplainLimits(deps, backlogs)
 
-    async def __call__(self, job_id: JobId, surroundings: Surroundings = ALL_WELL) -> Explanation:
-        found = await self._deps.store.get([job_id])
-        if not found:
+    async def __call__(self, job_id: JobId, surroundings: ExplainContext = ALL_WELL) -> Explanation:
+        jobs = await self._deps.store.get([job_id])
+        if not jobs:
             raise unknown_job(job_id)
-        job = found[0]
+        job = jobs[0]
         causes = [cause async for cause in self._causes(job, surroundings)]
         return Explanation(job, (*causes, *await self._schedule(job)))
 
-    async def _causes(self, job: Job, surroundings: Surroundings) -> AsyncIterator[Cause]:
+    async def _causes(self, job: Job, surroundings: ExplainContext) -> AsyncIterator[Cause]:
         # Of the store, which decides what is due.
         now = await self._deps.store.time()
         if job.state in FINISHED:
@@ -84,14 +84,14 @@ class Explain:
         async for cause in kinds(job, surroundings, now):
             yield cause
 
-    async def _run(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+    async def _run(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         for cause in _running(job, now):
             yield cause
         if job.lease_until is not None and job.lease_until <= now:
             async for cause in self._no_upkeep(surroundings, now):
                 yield cause
 
-    async def _wait(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+    async def _wait(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         is_expired = job.expires_at is not None and job.expires_at <= now
         is_overdue = job.state in TIMED and job.run_at <= now
         waits = await self._open_waits(job)
@@ -111,7 +111,7 @@ class Explain:
                 yield cause
 
     async def _blocked_or_unclaimed(
-        self, job: Job, surroundings: Surroundings, now: datetime, *, has_waits: bool
+        self, job: Job, surroundings: ExplainContext, now: datetime, *, has_waits: bool
     ) -> AsyncIterator[Cause]:
         if job.state is not State.BLOCKED:
             async for cause in self._no_worker(job, surroundings, now):
@@ -119,7 +119,7 @@ class Explain:
         elif not has_waits or await self._deps.store.blockers(job.id, 1):
             yield await self._blocked(job)
 
-    async def _no_upkeep(self, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+    async def _no_upkeep(self, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         """Yield why nothing moves that a scheduler would move."""
         schedulers = await self._alive(Role.SCHEDULER, now)
         if not schedulers:
@@ -177,7 +177,7 @@ class Explain:
         fix = f"see why the first of them has not ended: rota jobs explain {next(iter(named), to_text(job.id))}"
         return Cause("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
 
-    async def _no_worker(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+    async def _no_worker(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         """Yield what keeps workers from claiming a due job."""
         is_paused = False
         for queue in await self._deps.store.queues():
@@ -210,7 +210,7 @@ class Explain:
                 yield cause
 
     async def _slots(
-        self, job: Job, workers: Sequence[Member], surroundings: Surroundings, now: datetime
+        self, job: Job, workers: Sequence[Member], surroundings: ExplainContext, now: datetime
     ) -> AsyncIterator[Cause]:
         census = await (surroundings.census or self._deps.store.census)()
         slots = sum(worker.slots for worker in workers)
@@ -273,7 +273,7 @@ def _running(job: Job, now: datetime) -> list[Cause]:
     reasons = []
     evidence = {"worker": job.worker, "until": job.lease_until, "since": job.started_at, "fence": job.fence}
     if job.cancel_requested_at is not None:
-        text = f"it was asked to stop at {job.cancel_requested_at:%H:%M:%S} UTC and has not yet obeyed"
+        text = f"it was asked to stop at {job.cancel_requested_at:%H:%M:%S} UTC and has not stopped yet"
         reasons.append(Cause("cancel_requested", text, "", evidence))
     if job.lease_until is not None and job.lease_until <= now:
         text = f"worker {job.worker!r} has not renewed its lease; it will be taken from it"

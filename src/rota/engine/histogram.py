@@ -92,17 +92,17 @@ class JobHistogram:
         times: Counter[datetime] = Counter()
         count, rest, is_partial = 0, replace(query, limit=_BATCH), False
         while True:
-            found = await self._deps.store.find_some(rest)
+            job_slice = await self._deps.store.find_some(rest)
             times.update(
-                (job.finished_at or job.created_at) if query.is_by_finish else job.created_at for job in found.jobs
+                (job.finished_at or job.created_at) if query.is_by_finish else job.created_at for job in job_slice.jobs
             )
-            count += len(found.jobs)
-            if found.resume is None:
+            count += len(job_slice.jobs)
+            if job_slice.resume is None:
                 break
             if count >= MOST_READ or time.monotonic() > give_up_at:
                 is_partial = True
                 break
-            rest = rest.behind(found.resume)
+            rest = rest.behind(job_slice.resume)
         since = min(times, default=until - _USUAL_SPAN)
         until = max(until, max(times, default=until))
         return _histogram(by, times, since, until, _step(until - since), is_partial=is_partial)

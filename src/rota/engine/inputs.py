@@ -52,10 +52,10 @@ class Inputs:
     async def _read_batch(self, keys: Sequence[LeaseKey]) -> Sequence[str | None]:
         store = self._deps.store
         ids = sorted({job_id for job_id, _ in keys})
-        # Side by side: neither needs the other, and while a job waits for its input, its slot does nothing.
+        # In parallel: neither needs the other, and the slot is idle until the input is read.
         jobs, edges = await asyncio.gather(store.get(ids), store.edges(children=ids))
-        found = {job.id: job for job in jobs}
-        running = {key: job for key in keys if (job := found.get(key[0])) is not None and _is_held(job, key[1])}
+        by_id = {job.id: job for job in jobs}
+        running = {key: job for key in keys if (job := by_id.get(key[0])) is not None and _is_held(job, key[1])}
         reading = _Reading(store, jobs, edges)
         await reading.prefetch(running.values())
         return [None if key not in running else await reading.input_of(running[key]) for key in keys]
@@ -78,8 +78,8 @@ class _Reading:
     async def prefetch(self, jobs: Iterable[Job]) -> None:
         """Read the parents of jobs that have few."""
         few = [parents for job in jobs if len(parents := self._parents(job)) <= FEW_PARENTS]
-        wanted = sorted({parent for parents in few for parent in parents})
-        self._known = {job.id: job for job in await self._get(wanted)} if wanted else {}
+        parent_ids = sorted({parent for parents in few for parent in parents})
+        self._known = {job.id: job for job in await self._get(parent_ids)} if parent_ids else {}
 
     async def _get(self, ids: Sequence[JobId]) -> Sequence[Job]:
         """Return jobs, each if it is there; those that are known are not read again."""
@@ -137,10 +137,10 @@ class _Reading:
         """
         results: dict[JobId, str] = {}
         ids = list(parents)
-        size = found = 0
+        size = count = 0
         for start in range(0, len(ids), _PARENTS_AT_ONCE):
             for parent in await self._get(ids[start : start + _PARENTS_AT_ONCE]):
-                found += 1
+                count += 1
                 if parent.state is State.COMPLETED and parent.result is not None:
                     results[parent.id] = parent.result
                     size += len(parent.result) + 1
@@ -148,8 +148,8 @@ class _Reading:
                     raise _without_success(job, parent)
             if size > LARGEST_INPUT:
                 raise _too_large(job, len(parents))
-        if found < len(parents):
-            raise _pruned(job, len(parents) - found, len(parents))
+        if count < len(parents):
+            raise _pruned(job, len(parents) - count, len(parents))
         return [results.get(parent, "null") for parent in ids]
 
     async def _failure(self, job: Job) -> str:
@@ -173,10 +173,10 @@ class _Reading:
             self._edges[job.id] = {edge.parent: edge.need for edge in edges}
         parents = list(self._parents(job))
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
-            found = {one.id: one for one in await self._get(parents[start : start + _PARENTS_AT_ONCE])}
+            by_id = {one.id: one for one in await self._get(parents[start : start + _PARENTS_AT_ONCE])}
             for parent in parents[start : start + _PARENTS_AT_ONCE]:
-                if parent in found and _has_failed(found[parent]):
-                    return found[parent]
+                if parent in by_id and _has_failed(by_id[parent]):
+                    return by_id[parent]
         return None
 
 

@@ -42,7 +42,7 @@ MOST_UNCONFIRMED: Final = 10_000
 SHORTEST_PAUSE_SECONDS: Final = 0.02
 PAUSE_SHARE: Final = 1 / 4
 LONGEST_PAUSE_SECONDS: Final = 1.0
-#: How often completed jobs are all counted: what a clock that stepped back kept from being counted is found then.
+#: How often completed jobs are all counted: jobs that were not counted because the clock was set back are counted then.
 RECOUNT_EVERY: Final = timedelta(minutes=10)
 
 #: Compared by identity: hashing a member of an enumeration costs a call.
@@ -64,7 +64,7 @@ class Jobs:
         """Store jobs; they are on stable storage when this returns, with the ledger's `entry` if there is one."""
         check_all(jobs)
         deps, made = self._deps, jobs
-        # A single job without parents, as most are, needs no look for parents.
+        # A single job without parents, as most are, needs no query for parents.
         if (len(jobs) != 1 or jobs[0].after) and (missing := await self.unknown_parents(jobs)):
             raise unknown_parent(min(missing))
         begun = time.perf_counter()
@@ -115,10 +115,10 @@ class Jobs:
             if answer.receipt is Receipt.ID_TAKEN and self._unconfirmed.get(jobs[place].id) == jobs[place]
         }
         if repeated:
-            found = {job.id: job for job in await self._deps.store.get(list(repeated.values()))}
+            by_id = {job.id: job for job in await self._deps.store.get(list(repeated.values()))}
             for place, job_id in repeated.items():
-                if job_id in found:
-                    answers[place] = Inserted(job_id, Receipt.REPLAYED, found[job_id].state)
+                if job_id in by_id:
+                    answers[place] = Inserted(job_id, Receipt.REPLAYED, by_id[job_id].state)
         for job in jobs:
             self._unconfirmed.pop(job.id, None)
 
@@ -135,11 +135,11 @@ class Jobs:
                 return
             again = [replace(jobs[place], id=self._deps.fresh_id()) for place in taken]
             try:
-                found = await self._deps.store.insert(again, bound=self._deps.queue_bound, entry=entry)
+                inserted = await self._deps.store.insert(again, bound=self._deps.queue_bound, entry=entry)
             except Unavailable:
                 self._note_unconfirmed(again)
                 raise
-            for place, answer in zip(taken, found, strict=True):
+            for place, answer in zip(taken, inserted, strict=True):
                 answers[place] = answer
         raise StoreUnavailable("no free id was found; is this host's clock far behind the others'?")
 
@@ -148,10 +148,10 @@ class Jobs:
 
     async def one(self, job_id: JobId) -> Job:
         """Return a job; raise `JobNotFound` if there is none of this id."""
-        found = await self._deps.store.get([job_id])
-        if not found:
+        jobs = await self._deps.store.get([job_id])
+        if not jobs:
             raise unknown_job(job_id)
-        return found[0]
+        return jobs[0]
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
         return await self._deps.store.find(query)
@@ -245,12 +245,12 @@ class Jobs:
 
     async def discard(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:
         """Delete dead and cancelled jobs."""
-        found = {job.id: job for job in await self._deps.store.get(ids)}
-        entry = _entry(by, "discard", list(found.values()))
-        deleted = set(await self._deps.store.discard(list(found), entry=entry))
+        by_id = {job.id: job for job in await self._deps.store.get(ids)}
+        entry = _entry(by, "discard", list(by_id.values()))
+        deleted = set(await self._deps.store.discard(list(by_id), entry=entry))
         if deleted:
             self._deps.telemetry.emit(Acted(entry))
-        return [_discarded(job_id, found.get(job_id), is_gone=job_id in deleted) for job_id in ids]
+        return [_discarded(job_id, by_id.get(job_id), is_gone=job_id in deleted) for job_id in ids]
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         return await self._deps.store.dead_groups(limit)
@@ -261,9 +261,9 @@ class Jobs:
 
     async def delete(self, ids: Sequence[JobId]) -> Sequence[ActionResult]:
         """Delete dead and cancelled jobs for an operation, which has its own entry in the ledger."""
-        found = {job.id: job for job in await self._deps.store.get(ids)}
-        deleted = set(await self._deps.store.discard(list(found)))
-        return [_discarded(job_id, found.get(job_id), is_gone=job_id in deleted) for job_id in ids]
+        by_id = {job.id: job for job in await self._deps.store.get(ids)}
+        deleted = set(await self._deps.store.discard(list(by_id)))
+        return [_discarded(job_id, by_id.get(job_id), is_gone=job_id in deleted) for job_id in ids]
 
     async def _act(
         self, ids: Sequence[JobId], by: Actor | None, action: str, decision: Decision, deed: Deed
@@ -281,11 +281,11 @@ class Jobs:
     async def _act_once(
         self, ids: Sequence[JobId], by: Actor | None, action: str, decision: Decision, deed: Deed
     ) -> dict[JobId, ActionResult]:
-        found = {job.id: job for job in await self._deps.store.get(ids)}
-        answers = {job_id: ActionResult(job_id, refusal=unknown_job(job_id)) for job_id in ids if job_id not in found}
+        by_id = {job.id: job for job in await self._deps.store.get(ids)}
+        answers = {job_id: ActionResult(job_id, refusal=unknown_job(job_id)) for job_id in ids if job_id not in by_id}
         settlements: list[Settlement] = []
         running: list[Job] = []
-        for job in found.values():
+        for job in by_id.values():
             try:
                 settlement = decision(job)
             except InvalidRequest as refusal:
@@ -295,7 +295,7 @@ class Jobs:
                 running.append(job)
             else:
                 settlements.append(settlement)
-        for job_id in await self._write([found[one.job_id] for one in settlements], settlements, by, action):
+        for job_id in await self._write([by_id[one.job_id] for one in settlements], settlements, by, action):
             answers[job_id] = ActionResult(job_id, deed)
         for job_id in await self._ask(running, by, action):
             answers[job_id] = ActionResult(job_id, Deed.ASKED_TO_STOP)

@@ -1,9 +1,9 @@
 """Worker verbs over a store: claim, renew, settle.
 
-A claim that finds nothing may wait. It subscribes to wake-ups first and asks the store afterwards, so no job that is
-committed in between is missed. While it waits, a job can reach it in three ways: a wake-up says that a queue may have
-work, and it asks the store again; the look-ahead says that a scheduled job is near, and it claims that job ahead of its
-time; or the store leases a new job to it directly (see `Claim.waits`).
+A claim that finds nothing may wait. It subscribes to wake-ups first and queries the store afterwards, so no job that is
+committed in between is missed. While it waits, it gets a job in three ways: after a wake-up for a queue it claims
+again; shortly before a scheduled job is due (see `lookahead`) it claims that job ahead of its time; or the store leases
+a new job to it directly (see `Claim.waits`).
 
 A settlement is decided from the job as it was claimed, which is remembered here, so that settling costs no read. If the
 store refuses it, the job is read and decided once more: a cancel may have been requested meanwhile.
@@ -34,7 +34,7 @@ from rota.core.outcome import Failed, Lost, Released, Snoozed, Suspended
 from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.schedule import Overlap, Schedule
 from rota.core.settlement import Reason, Settlement
-from rota.engine.breaker_calls import UNCOUNTED, CallCounter, Treatment
+from rota.engine.breaker_calls import UNCOUNTED, CallCounter, CountEffects
 from rota.engine.deps import EngineDeps
 from rota.engine.lookahead import Lookahead
 from rota.ports.client import AttemptReport
@@ -43,7 +43,7 @@ from rota.telemetry.events import ClaimLimited, JobsClaimed, JobsSettled, Settle
 
 #: How many leased jobs to remember for their settlement; others are read again.
 REMEMBERED: Final = 50_000
-#: With an external broker: how often a waiting claim asks the store for jobs that a limit concerns.
+#: With an external broker: how often a waiting claim queries the store for jobs that a limit concerns.
 UNDISPATCHED_PAUSE: Final = timedelta(seconds=1)
 #: Outcomes after which a job is due again at a time.
 _TIMED: Final = (Failed, Snoozed)
@@ -87,7 +87,7 @@ class _WaitingClaim:
         return self._store.leased_meanwhile(self.claim) if self._is_kept else ()
 
     def note_look(self) -> None:
-        """Note that the store was asked and gave nothing; from now on the claim is repeated only after a wake-up."""
+        """Note that a query returned nothing; from now on the claim is repeated only after a wake-up."""
         if not self._plain.is_woken:
             self._plain = replace(self._plain, is_woken=True)
 
@@ -109,13 +109,13 @@ class Leases:
     async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some.
 
-        With `looks_again` the caller knows that no earlier claim of this `claim_id` was answered.
+        With `looks_again`, no earlier claim of this `claim_id` was answered.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
         waiting = _WaitingClaim(replace(claim, is_new=True) if looks_again else claim, self._deps)
-        # A repeated claim must get its former answer, and only the store knows that.
+        # A repeated claim must get its former answer, which is in the store.
         may_be_repeated = claim.claim_id is not None and not looks_again
         rank = self.ranks.get(claim.worker.boot)
         with self._deps.broker.subscribe(waiting.topics, claim.types, rank) as subscription:
@@ -150,7 +150,7 @@ class Leases:
                     return ()
 
     def pause(self, claim: Claim, left: float) -> float:
-        """Return for how many seconds a claim that found nothing waits before it looks again, if nothing wakes it.
+        """Return for how many seconds a claim that found nothing waits before it is repeated without a wake-up.
 
         A limit may open by itself: a rate at a time, or a permit that another process frees.
         """
@@ -161,7 +161,7 @@ class Leases:
         return left if pause is None else min(left, pause.total_seconds())
 
     async def _claim_once(self, claim: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
-        """Lease what the broker hands over, adding ids that cannot be leased to `refused`; or ask the store."""
+        """Lease what the broker hands over, adding ids that cannot be leased to `refused`; or claim from the store."""
         if claim.ids is None:
             ids = await self._deps.broker.take(claim.queues, claim.types, claim.limit)
             if ids:
@@ -171,7 +171,7 @@ class Leases:
         return await self._claim_from_store(claim)
 
     async def _claim_undispatched(self, claim: Claim) -> Sequence[Job]:
-        """Look for jobs that a limit concerns: these are not dispatched, but claimed from the store.
+        """Claim jobs that a limit concerns: these are not dispatched, but claimed from the store.
 
         Now and then, and each time after one was found.
         """
@@ -258,8 +258,8 @@ class Leases:
             if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is _RUNNING
         ]
         now = await self._time_for(held)
-        treatment = await self._calls.note(held) if _are_counted(held) else UNCOUNTED
-        decided = self._decided if treatment is UNCOUNTED else partial(self._decided_by_counts, treatment)
+        effects = await self._calls.note(held) if _are_counted(held) else UNCOUNTED
+        decided = self._decided if effects is UNCOUNTED else partial(self._decided_by_counts, effects)
         settlements = [
             decided(job, one, now) if type(one.outcome) is not Suspended else await self._suspended(job, one, now)
             for job, one in held
@@ -285,7 +285,7 @@ class Leases:
         await self._deps.store.close_limit(Limit(name, closed_until=until, reason=reason, set_by=job.worker or ""))
 
     async def _time_for(self, held: Iterable[tuple[Job, AttemptReport]]) -> datetime:
-        """Ask the store for the time if a job will be due by it: this host's clock may be an hour off.
+        """Read the store's time if a job will be due by it: this host's clock may be an hour off.
 
         A job that simply ended needs no time, and no round trip for it.
         """
@@ -299,8 +299,8 @@ class Leases:
     def _decided(self, job: Job, report: AttemptReport, now: datetime) -> Settlement:
         return _with_log(decide(job, report.outcome, self.inputs_for(job, now)), report)
 
-    def _decided_by_counts(self, treatment: Treatment, job: Job, report: AttemptReport, now: datetime) -> Settlement:
-        inputs = treatment.applied_to(self.inputs_for(job, now), job.id)
+    def _decided_by_counts(self, effects: CountEffects, job: Job, report: AttemptReport, now: datetime) -> Settlement:
+        inputs = effects.applied_to(self.inputs_for(job, now), job.id)
         return _with_log(decide(job, report.outcome, inputs), report)
 
     async def _suspended(self, job: Job, report: AttemptReport, now: datetime) -> Settlement:
@@ -314,7 +314,7 @@ class Leases:
         return DecisionInputs(now, self._deps.rng(), self._deps.fresh_id() if _has_follow_up(job) else None)
 
     async def write_back(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> set[JobId]:
-        """Settle in the store, emit the event and wake those who wait for the result."""
+        """Settle in the store, emit the event, and wake callers that wait for the result."""
         if not settlements:
             return set()
         if any(one.reason is _CANCELLED for one in settlements):
@@ -335,7 +335,7 @@ class Leases:
         return applied
 
     async def _with_replaced(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Sequence[Settlement]:
-        """Give jobs that their schedule replaced, by `cancel_previous`, that reason instead of a cancel request."""
+        """Return jobs that their schedule replaced, by `cancel_previous`, that reason instead of a cancel request."""
         ids = {job.schedule_id for job in jobs if job.schedule_id is not None}
         schedules = {one.id: one for one in await self._deps.store.schedules(sorted(ids))} if ids else {}
         return [

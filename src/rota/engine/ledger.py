@@ -53,30 +53,30 @@ async def search_ledger(
     store: LedgerStore, filters: LedgerFilter, *, before: int | None, limit: int
 ) -> tuple[list[LedgerEntry], int | None]:
     """Return entries, newest first, and the number before which the search goes on; None at the end."""
-    found: list[LedgerEntry] = []
+    entries: list[LedgerEntry] = []
     read = 0
     while page := await store.ledger(before=before, limit=min(_PAGE, limit) if filters == LedgerFilter() else _PAGE):
         for entry in page:
             if filters.is_past(entry):
-                return found, None
+                return entries, None
             before = entry.number
             if filters.matches(entry):
-                found.append(entry)
-                if len(found) == limit:
-                    return found, before if before > 1 else None
+                entries.append(entry)
+                if len(entries) == limit:
+                    return entries, before if before > 1 else None
         read += len(page)
         if read >= MOST_SEARCHED:
-            return found, before
-    return found, None
+            return entries, before
+    return entries, None
 
 
 async def all_entries(store: LedgerStore, filters: LedgerFilter) -> AsyncIterator[list[LedgerEntry]]:
-    """Give all entries, newest first, some at a time."""
+    """Return all entries, newest first, some at a time."""
     before: int | None = None
     while True:
-        found, before = await search_ledger(store, filters, before=before, limit=_PAGE)
-        if found:
-            yield found
+        entries, before = await search_ledger(store, filters, before=before, limit=_PAGE)
+        if entries:
+            yield entries
         if before is None:
             return
 
@@ -104,25 +104,25 @@ class LedgerCheck:
 
 async def verify_ledger(store: LedgerStore, *, most: int | None = None) -> LedgerCheck:
     """Walk the chain, newest first, a page at a time; the whole of it, or about the `most` last entries."""
-    count, newer, found = 0, None, LedgerCheck()
+    count, newer, check = 0, None, LedgerCheck()
     last: LedgerEntry | None = None
     is_complete = True
     while page := await store.ledger(before=None if newer is None else newer.number, limit=_PAGE):
         last = last or page[0]
         count += len(page)
         for entry in page:
-            if newer is not None and (why := _misfit(newer, entry.number, entry.digest)):
-                found = LedgerCheck(broken=newer, why=why)
+            if newer is not None and (why := _mismatch(newer, entry.number, entry.digest)):
+                check = LedgerCheck(broken=newer, why=why)
             newer = entry
         if most is not None and count >= most:
             is_complete = False
             break
-    if is_complete and newer is not None and newer.number <= 1 and (why := _misfit(newer, 0, GENESIS)):
-        found = LedgerCheck(broken=newer, why=why)
-    return LedgerCheck(count, last, found.broken, found.why, is_complete)
+    if is_complete and newer is not None and newer.number <= 1 and (why := _mismatch(newer, 0, GENESIS)):
+        check = LedgerCheck(broken=newer, why=why)
+    return LedgerCheck(count, last, check.broken, check.why, is_complete)
 
 
-def _misfit(entry: LedgerEntry, number_before: int, digest_before: str) -> str:
+def _mismatch(entry: LedgerEntry, number_before: int, digest_before: str) -> str:
     """Return what is wrong with an entry after a given one; empty if it matches."""
     if entry.number != number_before + 1:
         return f"does not follow entry {number_before}: entries in between are missing"

@@ -32,7 +32,7 @@ class Namespaces:
         raise unknown_namespace(name)
 
     async def create(self, name: str, limits: NamespaceLimits, by: Actor) -> Namespace:
-        """List a new namespace. A name can be used again once the tables of its former bearer are dropped."""
+        """List a new namespace. A name can be used again once the tables of the former namespace are dropped."""
         check_name(name)
         known = {one.name: one for one in await self._deps.store.namespaces()}
         former = known.get(name)
@@ -53,7 +53,7 @@ class Namespaces:
         return await self._change(name, "set_limits", lambda one: replace(one, limits=limits), by)
 
     async def delete(self, name: str, by: Actor) -> Namespace:
-        """Make a namespace unknown to everyone; a scheduler drops its tables some seconds later."""
+        """Mark a namespace as deleted, so that it is not found; a scheduler drops its tables some seconds later."""
         now = await self._deps.store.time()
         return await self._change(name, "delete", lambda one: replace(one, deleted_at=now), by)
 

@@ -78,11 +78,11 @@ class Operations:
 
     async def one(self, operation_id: OperationId) -> Operation:
         """Return an operation; raise `JobNotFound` if there is none of this id."""
-        found = await self._deps.store.operation(operation_id)
-        if found is None:
+        operation = await self._deps.store.operation(operation_id)
+        if operation is None:
             problem = f"operation {to_text(operation_id)}: unknown; it never existed, or it was pruned"
             raise JobNotFound(problem, field="id")
-        return found
+        return operation
 
     async def cancel(self, operation_id: OperationId, by: Actor) -> Operation:
         """End an operation; what it has done stays done, and a batch under way may still be finished."""
@@ -132,17 +132,17 @@ class Operations:
             return
         if operation.after_id is not None:
             query = query.behind(Position(operation.after_id, operation.after_finished_at))
-        found = await self._deps.store.find_some(replace(query, limit=operation.batch_size, is_light=True))
-        resume = found.resume
+        page = await self._deps.store.find_some(replace(query, limit=operation.batch_size, is_light=True))
+        resume = page.resume
         planned = replace(
             operation,
             state=OperationState.RUNNING,
             started_at=operation.started_at or now,
-            batch=tuple(PlannedJob(job.id, job.fence, job.state) for job in found.jobs),
+            batch=tuple(PlannedJob(job.id, job.fence, job.state) for job in page.jobs),
             after_id=operation.after_id if resume is None else resume.job_id,
             after_finished_at=operation.after_finished_at if resume is None else resume.finished_at,
             is_list_read=resume is None,
-            due_at=now + BATCH_TIME if found.jobs else now,
+            due_at=now + BATCH_TIME if page.jobs else now,
         )
         if await self._deps.store.put_operation(planned) and planned.batch:
             await self._do_batch(replace(planned, version=planned.version + 1), is_repeated=False)

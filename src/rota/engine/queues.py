@@ -1,7 +1,7 @@
 """Queue verbs: pause, resume, the bound of waiting jobs, and estimates from the backlog.
 
-A submitter whose job finds a full queue is told when to come back, and a waiting job's explanation says when it is
-expected to start.
+The refusal of a job by a full queue says when to retry, and the explanation of a waiting job when it is expected to
+start.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Backlogs:
         self._rates: dict[str, tuple[float, float]] = {}
 
     async def of(self, queue: str, waiting: int) -> Backlog:
-        """Return the backlog of a queue in which so many jobs wait."""
+        """Return the backlog of a queue with this number of waiting jobs."""
         settings = {one.name: one for one in await self._deps.store.queues()}.get(queue)
         paused = settings is not None and settings.paused_at is not None
         resume_at = None if settings is None else settings.resume_at

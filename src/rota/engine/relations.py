@@ -72,8 +72,8 @@ class JobRelations:
 
     async def _related(self, edges: Iterable[tuple[JobId, Edge]]) -> list[RelatedJob]:
         listed = list(edges)
-        found = {job.id: job for job in await self._deps.store.get([job_id for job_id, _ in listed])} if listed else {}
-        return [_related(job_id, edge, found.get(job_id)) for job_id, edge in listed]
+        by_id = {job.id: job for job in await self._deps.store.get([job_id for job_id, _ in listed])} if listed else {}
+        return [_related(job_id, edge, by_id.get(job_id)) for job_id, edge in listed]
 
 
 def _related(job_id: JobId, edge: Edge, job: Job | None) -> RelatedJob:

@@ -82,16 +82,16 @@ class Schedules:
         return await self._put(draft, by)
 
     async def _put(self, draft: Draft, by: Actor) -> Schedule:
-        found = await self._deps.store.schedules(names=[draft.name])
-        if not found:
+        stored = await self._deps.store.schedules(names=[draft.name])
+        if not stored:
             return await self.create(draft, by)
-        if not _belongs_to(found[0], draft):
-            return found[0]
+        if not _belongs_to(stored[0], draft):
+            return stored[0]
         names = [field.name for field in fields(Draft) if field.name not in {"paused_at", "pause_reason"}]
         fields_of_draft = {name: getattr(draft, name) for name in names}
-        if all(getattr(found[0], name) == value for name, value in fields_of_draft.items()):
-            return found[0]
-        return await self.edit(replace(found[0], **fields_of_draft), by)
+        if all(getattr(stored[0], name) == value for name, value in fields_of_draft.items()):
+            return stored[0]
+        return await self.edit(replace(stored[0], **fields_of_draft), by)
 
     async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit", keeps_owed: bool = False) -> Schedule:
         """Replace a schedule that is still at the version it was read at.
@@ -206,17 +206,17 @@ class Schedules:
 
     async def one(self, schedule_id: ScheduleId) -> Schedule:
         """Return a schedule; raise `ScheduleNotFound` if there is none of this id."""
-        found = await self._deps.store.schedules([schedule_id])
-        if not found:
+        schedules = await self._deps.store.schedules([schedule_id])
+        if not schedules:
             raise ScheduleNotFound(f"schedule {to_text(schedule_id)}: unknown", field="id")
-        return found[0]
+        return schedules[0]
 
     async def named(self, name: str) -> Schedule:
         """Return a schedule; raise `ScheduleNotFound` if there is none of this name."""
-        found = await self._deps.store.schedules(names=[name])
-        if not found:
+        schedules = await self._deps.store.schedules(names=[name])
+        if not schedules:
             raise ScheduleNotFound(f"schedule {name!r}: unknown", field="name")
-        return found[0]
+        return schedules[0]
 
     async def all(self, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
         return await self._deps.store.schedules(after=after, limit=limit)
@@ -313,7 +313,7 @@ class Schedules:
         await self._deps.broker.announce(topics)
 
     async def _tell_missed(self, schedule: Schedule, firing: Firing) -> None:
-        """Tell webhooks of fire times that were skipped. Two schedulers may tell the same ones: with the same id."""
+        """Notify webhooks of fire times that were skipped. Two schedulers may both send a message, with the same id."""
         missed = [one.fire_time for one in firing.occurrences if one.fate is Fate.MISSED]
         if missed:
             number = f"{to_text(schedule.id)}-{to_micros(missed[0])}-missed"

@@ -33,7 +33,7 @@ _SHARED: Final = ("states", "types", "queues", "tag", "worker", "fingerprint", "
 
 @value
 class MatchCount:
-    """How many jobs match. Exact unless `is_exact` is false: then at least so many do."""
+    """How many jobs match. Exact if `is_exact`, otherwise a lower bound."""
 
     count: int
     is_exact: bool
@@ -65,9 +65,9 @@ class JobSearch:
         return replace(query, ids=(search.job_id,))
 
     async def _schedule_id(self, text: str) -> ScheduleId:
-        found = await self._deps.store.schedules(names=[text])
-        if found:
-            return found[0].id
+        schedules = await self._deps.store.schedules(names=[text])
+        if schedules:
+            return schedules[0].id
         try:
             return ScheduleId(to_number(text))
         except JobNotFound:
@@ -84,13 +84,13 @@ class JobSearch:
         else:
             query = replace(query, limit=most + 1, is_count=True)
         while True:
-            found = await self._deps.store.find_some(query)
-            count += len(found.jobs) + found.count
-            if found.resume is None:
+            page = await self._deps.store.find_some(query)
+            count += len(page.jobs) + page.count
+            if page.resume is None:
                 return MatchCount(count, is_exact=True) if count <= most else MatchCount(most, is_exact=False)
             if count > most or time.monotonic() > give_up_at:
                 return MatchCount(min(count, most), is_exact=False)
-            query = query.behind(found.resume)
+            query = query.behind(page.resume)
 
     async def suggest(self, field: str, prefix: str, limit: int) -> list[str]:
         """Suggest values of a field that begin with a prefix: from the settings, the cluster and the latest jobs."""
@@ -117,11 +117,11 @@ class JobSearch:
     async def _recent(self) -> list[Job]:
         query, jobs = JobQuery(limit=_COUNT_BATCH, is_light=True), list[Job]()
         while len(jobs) < _RECENT:
-            found = await self._deps.store.find_some(query)
-            jobs += found.jobs
-            if found.resume is None:
+            page = await self._deps.store.find_some(query)
+            jobs += page.jobs
+            if page.resume is None:
                 break
-            query = query.behind(found.resume)
+            query = query.behind(page.resume)
         return jobs
 
 

@@ -32,10 +32,10 @@ class JobSteps:
         return await self._deps.store.steps(job_id)
 
     async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
-        found = await self._deps.store.intend(job_id, fence, key)
-        if found is not None:
-            require_kind(found[0], StepKind.EFFECT)
-        return found
+        answer = await self._deps.store.intend(job_id, fence, key)
+        if answer is not None:
+            require_kind(answer[0], StepKind.EFFECT)
+        return answer
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
         return await self._deps.store.conclude(job_id, fence, key, outcome)
@@ -68,13 +68,13 @@ class JobSteps:
     async def _with_end(self, step: Step, fence: int) -> Step:
         """Return the step of a call with the end of its child. Only a success is recorded: failures can be retried."""
         child_id = JobId(to_number(step.subject or ""))
-        found = await self._deps.store.get([child_id])
-        if not found:
+        jobs = await self._deps.store.get([child_id])
+        if not jobs:
             message = (
                 f"step {step.key!r}: its job {step.subject} was deleted before its result was read; use another key"
             )
             raise InvalidRequest(message, field="key")
-        child = found[0]
+        child = jobs[0]
         if child.state not in FINISHED:
             return step
         if child.state is not State.COMPLETED:

@@ -1,9 +1,9 @@
 """Watches the store's clock for steps, by this process's steady (monotonic) clock.
 
-Leases and fire times are judged by the store's clock. When that clock is set an hour ahead, every lease has lapsed at
-once, although its worker is alive and renews it in time. When it is set back, every schedule waits for a moment that
-has moved an hour away. Both are seen here: between two readings the store's clock must move as far as the steady clock
-did. A difference of more than `TOLERANCE_SECONDS` is a step.
+Leases and fire times depend on the store's clock. When that clock is set an hour ahead, every lease has lapsed at once,
+although its worker is alive and renews it in time. When it is set back, every schedule waits for a moment that has
+moved an hour away. Both are seen here: between two readings the store's clock must move as far as the steady clock did.
+A difference of more than `TOLERANCE_SECONDS` is a step.
 
 After a step ahead of n seconds, a lease that was given before it lapses n seconds later. Whether it was
 given before shows by the time of the claim, if it was never renewed. Else it was given before if it had lapsed right
@@ -45,7 +45,7 @@ UNKNOWN_HOLD_SECONDS: Final = DEFAULT_LEASE.total_seconds()
 LONGEST_GAP_SECONDS: Final = 7.0
 #: Longer than the longest pause between two heartbeats.
 START_HOLD_SECONDS: Final = 7.0
-#: How long a lease that is renewed is believed to last. Without a bound, a lease that lapsed while the clock was set
+#: The longest assumed duration of a lease that is renewed. Without a bound, a lease that lapsed while the clock was set
 #: back would seem to be given before the step that corrects it.
 LONGEST_RENEWED: Final = timedelta(minutes=5)
 #: Of more steps than this, the first are forgotten.
@@ -66,7 +66,7 @@ def steady_clock() -> float:
 @dataclass(frozen=True, slots=True)
 class _ClockReading:
     moment: datetime
-    #: When it was asked for, and when the answer came, by the steady clock.
+    #: When it was requested, and when the answer came, by the steady clock.
     asked_at: float
     answered_at: float
 
@@ -153,7 +153,7 @@ class StoreClock:
             self._doubt = _ClockDoubt(now, self.steady())
 
     def note(self, moment: datetime, asked_at: float) -> None:
-        """Compare a reading of the store's clock, asked for at `asked_at` and answered now, with the one before."""
+        """Compare a reading of the store's clock, requested at `asked_at` and answered now, with the one before."""
         before, now = self._last, self.steady()
         self._last = _ClockReading(moment, asked_at, now)
         if before is None:

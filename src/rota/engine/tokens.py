@@ -99,7 +99,6 @@ class Tokens:
 
 
 def random_id() -> str:
-    """Make the id of a token."""
     return _base32(secrets.token_bytes(ID_BYTES))
 
 

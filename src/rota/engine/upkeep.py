@@ -58,14 +58,15 @@ class Upkeep:
 
     async def reap(self, limit: int) -> int:
         """Take jobs from workers that did not renew, once their leases have lapsed by our steady clock as well."""
-        # Held leases lapsed first by the store's clock, so they come first in its answer: ask for more by their number.
+        # Held leases lapsed first by the store's clock, so they come first in its answer: the limit is raised by their
+        # number.
         lost = await self._deps.store.lost(limit + self._held)
         if not lost:
             self._held = 0
             return 0
         asked_at = self._deps.store_clock.steady()
         now = await self._deps.store.time()
-        # Read after the leases: if the store's clock was set ahead before they were judged, it shows here.
+        # Read after the leases: if the store's clock was set ahead before they were read, it shows here.
         self._deps.store_clock.note(now, asked_at)
         jobs = await self._lapsed(lost, now)
         self._held = len(lost) - len(jobs)
@@ -98,7 +99,7 @@ class Upkeep:
         return count
 
     async def timetable(self) -> Timetable:
-        """Read when each kind of upkeep is needed next; the look-ahead of this process learns it, too."""
+        """Read when each kind of upkeep is needed next, and pass it to the look-ahead of this process."""
         clock = self._deps.store_clock
         asked_at = clock.steady()
         timetable = await self._deps.store.timetable()

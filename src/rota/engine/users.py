@@ -66,7 +66,6 @@ class Users:
         return sorted(users, key=lambda user: user.name)
 
     async def one(self, name: str) -> Token:
-        """Return a user by name."""
         user = await self.find(name)
         if user is None:
             raise TokenNotFound(f"user {name[:60]!r}: unknown; `rota users list` lists the users")

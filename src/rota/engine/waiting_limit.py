@@ -16,9 +16,9 @@ from rota.core.errors import NamespaceFull
 from rota.core.lifecycle import WAITING
 from rota.ports.store import CompletedCount, Store
 
-#: How long a count is used: at least so long, and so many times as long as it took.
+#: How long a count is used: at least `FRESH_SECONDS`, and this many times as long as it took.
 FRESH_SECONDS: Final = 1.0
-_TIMES: Final = 10
+_COUNT_TIMES: Final = 10
 
 
 class WaitingLimit:
@@ -61,4 +61,4 @@ class WaitingLimit:
             self._counted, self._completed = census.total(*WAITING), census.completed
             self._admitted += under_way - before
             ended = self._clock()
-            self._stale_at = ended + max(FRESH_SECONDS, (ended - begun) * _TIMES)
+            self._stale_at = ended + max(FRESH_SECONDS, (ended - begun) * _COUNT_TIMES)

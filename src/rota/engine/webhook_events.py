@@ -27,7 +27,7 @@ _TIMEOUT: Final = timedelta(minutes=1)
 
 
 class WebhookEvents:
-    """Makes delivery jobs for the webhooks that want an event."""
+    """Makes delivery jobs for the webhooks that subscribe to an event."""
 
     def __init__(self, store: Store, fresh_id: IdMaker, clock: Clock) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class WebhookEvents:
         self._read_at = None
 
     async def active(self) -> Sequence[Webhook]:
-        """Return the webhooks that are told of events, as they were at most five seconds ago."""
+        """Return the enabled webhooks, as they were at most five seconds ago."""
         now = self._clock()
         # Also after a step of the clock, in either direction.
         if self._read_at is None or abs(now - self._read_at) >= CACHE:

@@ -22,22 +22,22 @@ class WorkerControl:
     async def one(self, name: str) -> Member:
         """Return the worker of a boot or a name; of several with one name the one that was seen last."""
         members = await self._deps.store.members(role=Role.WORKER)
-        found = [one for one in members if one.boot == name] or [one for one in members if one.name == name]
-        if not found:
+        workers = [one for one in members if one.boot == name] or [one for one in members if one.name == name]
+        if not workers:
             raise WorkerNotFound(f"worker {name!r}: unknown; see `rota workers list --all` for those on record")
-        return max(found, key=lambda one: (one.seen_at is not None, one.seen_at))
+        return max(workers, key=lambda one: (one.seen_at is not None, one.seen_at))
 
     def is_alive(self, member: Member) -> bool:
         return member.seen_at is not None and member.seen_at >= self._deps.clock() - ALIVE_FOR
 
     async def order(self, name: str, verb: OrderVerb, by: Actor) -> Member:
-        """Tell a live worker to do something; it does so after its next heartbeat."""
+        """Store an order for a live worker, which gets it with its next heartbeat."""
         for _ in range(_MOST_TRIES):
             member = await self.one(name)
             if not self.is_alive(member):
                 raise IllegalTransition(
-                    f"worker {name!r}: no heartbeat since {member.seen_at:%Y-%m-%d %H:%M:%S} UTC, so it cannot be told"
-                    " anything; start it again, or forget it"
+                    f"worker {name!r}: no heartbeat since {member.seen_at:%Y-%m-%d %H:%M:%S} UTC, so it gets no"
+                    " orders; start it again, or forget it"
                 )
             if member.queues == (WEBHOOK_QUEUE,):
                 raise IllegalTransition(

@@ -1,7 +1,7 @@
 """Workflow verbs over a store: submit a graph, read it, cancel it, run nodes again, skip a node.
 
-A graph is stored in one transaction, and so is each re-run. Which job is the current one of a node is compared when a
-re-run is stored, so of two operators who retry a workflow at the same time, one is told that it has changed.
+A graph is stored in one transaction, and so is each re-run. A re-run is stored only if each node still has the job that
+was read. So if two operators retry a workflow at the same time, one gets the error that it has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rota.telemetry.events import Acted, JobsSubmitted, WorkflowChanged
 
 #: How often a change is repeated when the workflow changes meanwhile, and how often other ids are tried.
 MOST_TRIES: Final = 10
-#: So many results, of up to a megabyte each, are read at once for a page.
+#: How many results, of up to a megabyte each, are read at once for a page.
 _RESULTS_AT_ONCE: Final = 20
 _KEY_REUSED: Final = (
     "this idempotency key was used before with another request; use a new one, or send the same request"
@@ -110,13 +110,13 @@ class Workflows:
 
     async def one(self, workflow_id: WorkflowId) -> StoredWorkflow:
         """Return a workflow; raise `JobNotFound` if there is none of this id."""
-        found = await self._deps.store.workflows([workflow_id])
-        if not found:
+        workflows = await self._deps.store.workflows([workflow_id])
+        if not workflows:
             name = to_text(workflow_id)
             raise JobNotFound(
                 f"workflow {name}: unknown; it was never submitted here, or all its jobs were pruned", field="id"
             )
-        return found[0]
+        return workflows[0]
 
     async def nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
         """Return the nodes of a workflow, those of earlier runs included."""
@@ -135,7 +135,7 @@ class Workflows:
     async def result_page(
         self, workflow_id: WorkflowId, start: int, limit: int, most_bytes: int
     ) -> tuple[Sequence[NodeResult], bool]:
-        """Return results from a position on, of so many bytes at most but at least one; and whether there are more."""
+        """Return results from a position on, within a limit of bytes but at least one; and whether there are more."""
         _, current = await self._read(workflow_id)
         page: list[NodeResult] = []
         total = 0
@@ -148,8 +148,8 @@ class Workflows:
         return page, start + len(page) < len(current)
 
     async def _results(self, nodes: Sequence[Node]) -> list[NodeResult]:
-        found = {job.id: job for job in await self._deps.store.get([one.job_id for one in nodes])}
-        return [_result(one, found.get(one.job_id)) for one in nodes]
+        by_id = {job.id: job for job in await self._deps.store.get([one.job_id for one in nodes])}
+        return [_result(one, by_id.get(one.job_id)) for one in nodes]
 
     async def cancel(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:
         """Cancel all jobs of a workflow that wait, and ask those that run to stop."""
@@ -276,7 +276,7 @@ class Workflows:
         return jobs
 
     async def _require_parents(self, current: Sequence[Node], nodes: Sequence[Node], affected: set[int]) -> None:
-        """Refuse a re-run of nodes that would wait in vain: a node before them failed, or its result was pruned."""
+        """Refuse a re-run of nodes that would wait forever: a node before them failed, or its result was pruned."""
         for one in nodes:
             for parent in one.parents:
                 if parent.position is None or parent.position in affected:

@@ -1,7 +1,7 @@
-"""The broker port: how workers learn that there is work.
+"""The broker port: how workers are notified of work.
 
-A broker carries wake-ups and job ids, never the truth. All of it may be lost at any time: jobs then start later, but
-they start, because workers ask the store as well.
+A broker carries wake-ups and job ids; the store alone is the source of truth. All that a broker has may be lost at any
+time: jobs then start later, but they start, because workers query the store as well.
 """
 
 from __future__ import annotations
@@ -84,21 +84,21 @@ class Broker(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether it works. If not, workers ask the store, and jobs run all the same."""
+        """Whether it works. If not, workers claim from the store, and jobs still run."""
         ...
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether an announcement may reach a listener; if not, it can be left out. Cheap; callable from any thread."""
+        """Whether an announcement may reach a listener; if not, it can be skipped. Cheap; callable from any thread."""
         ...
 
     def subscribe(
         self, topics: Wake, types: Collection[str] | None = None, rank: Rank | None = None
     ) -> AbstractContextManager[Subscription]:
-        """Subscribe to wake-ups of these topics. To miss nothing, subscribe first, then ask the store, then wait.
+        """Subscribe to wake-ups of these topics. To miss nothing, subscribe first, then query the store, then wait.
 
         Lanes of these queues and types are filled by the dispatcher for as long as the subscription lasts. A worker
-        with a rank may be woken for a single job a little later than the worker whose turn it is, see `rota.stagger`.
+        with a rank may be woken for a single job a little later than another one, see `rota.stagger`.
         """
         ...
 
@@ -107,7 +107,8 @@ class Broker(Protocol):
         ...
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
-        """Return up to `limit` ids of dispatched jobs of these queues and types; None if the store must be asked.
+        """Return up to `limit` ids of dispatched jobs of these queues and types; None if the caller must claim from the
+        store.
 
         Never raises. The caller acknowledges the ids or hands them back. Ids of a caller that does neither (its process
         died) are handed to another worker after a while.

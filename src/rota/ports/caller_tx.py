@@ -83,4 +83,4 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a blocking driver was expected, but the coroutine suspended")
+    raise RuntimeError("the coroutine suspended, on a connection whose calls must block")

@@ -1,4 +1,4 @@
-"""Client interfaces: `WorkSource`, `StepKeeper` and `InputSource` for workers, `Control` for everyone else.
+"""Client interfaces: `WorkSource`, `StepKeeper` and `InputSource` for workers, `Control` for submitters and operators.
 
 The engine implements them in process, `rota.client` over HTTP; a caller cannot tell which one it uses.
 """

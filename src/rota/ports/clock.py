@@ -1,8 +1,8 @@
-"""Clock and random numbers, passed in from outside so that a simulation can pass its own."""
+"""Clock and random numbers, passed in so that a simulation can pass its own; and the clock of this host."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -16,3 +16,7 @@ class Rng(Protocol):
     """A source of random numbers in [0, 1)."""
 
     def __call__(self) -> float: ...
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)

@@ -22,7 +22,7 @@ class Election(Protocol):
     """Leader election."""
 
     async def campaign(self, name: str, holder: str, lasting: timedelta) -> Leadership:
-        """Take or keep the lead if no other holder has it, and return who leads.
+        """Take or keep the lead if no other holder has it, and return the current lead.
 
         At most one holder at a time by the coordinator's clock; the term grows whenever the holder changes. The leader
         may count on its lead from the moment this was *called*, not from when the answer came, and for less than
@@ -31,7 +31,7 @@ class Election(Protocol):
         ...
 
     async def leader(self, name: str) -> Leadership | None:
-        """Return who leads; None if no process does. Changes nothing."""
+        """Return the current lead; None if no process has it. Changes nothing."""
         ...
 
     async def resign(self, name: str, holder: str) -> None:
@@ -50,7 +50,7 @@ class MemberRegistry(Protocol):
         """Registers members, campaigns and reads the configuration in one call; None if that takes several.
 
         As `campaign` for a process that would lead, else as `leader`; if the lead changes at this moment, the answer
-        may name no leader. A change of the configuration that it sees ends the wait of `changed`.
+        may name no leader. If the configuration that it reads has changed, the wait of `changed` ends.
         """
         ...
 
@@ -80,7 +80,7 @@ class LockSource(Protocol):
 
 
 class Locks(Protocol):
-    """Named advisory locks: a holder that was suspended and continues later does not know that it lost its lock.
+    """Named advisory locks: a holder that was suspended and continues later may have lost its lock without notice.
 
     So a guarded effect must carry the lock's fence, and the place where it happens must refuse a smaller one.
     """
@@ -89,7 +89,7 @@ class Locks(Protocol):
         """Take or keep a lock if no other holder has it; else return None. Never waits.
 
         Its fence is greater than that of every earlier holder. The same holder keeps lock, fence and `since`: so it
-        renews the lock by asking again. A holder that comes back after its lock lapsed may get a greater fence.
+        renews the lock by calling this again. A holder that comes back after its lock lapsed may get a greater fence.
         """
         ...
 
@@ -119,9 +119,9 @@ class SharedConfiguration(Protocol):
 
 
 class Coordinator(Election, MemberRegistry, Locks, SharedConfiguration, Protocol):
-    """All of it, as one adapter provides it."""
+    """The whole port, as an adapter implements it."""
 
-    #: How logs and status pages call it.
+    #: Its name in logs and on status pages.
     name: str
 
     async def close(self) -> None:

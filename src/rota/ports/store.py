@@ -142,7 +142,7 @@ class JobStore(Protocol):
         if its worker died before it started, it would have to end as dead.
 
         A claim that `waits` and finds nothing may be kept for at most that span, and be given the first due
-        job that is stored meanwhile, in the transaction that stores it: one that the claim asks for, and neither an
+        job that is stored meanwhile, in the transaction that stores it: one that matches the claim, and neither an
         at-most-once job nor one with a single attempt. Then `watch` reports the claim's topic (`ClaimTopic`), and the
         repeated claim returns the job. Claims with `limit=1` are never answered this way, because a more urgent job may
         be committing.
@@ -222,9 +222,9 @@ class JobStore(Protocol):
     async def census(self, known: CompletedCount | None = None) -> Census:
         """Count all jobs. Submitted = counted + pruned, always.
 
-        With what an earlier census knew of completed jobs, only those that ended since are read: the cost does not
-        grow with the history. `known` must be younger than the retention of completed jobs, and a job that is stored as
-        completed later than `LATEST_COMMIT` after its end is missed until a count without `known`.
+        Given the completed jobs of an earlier census, only those that ended since are read: the cost does not grow with
+        the history. `known` must be younger than the retention of completed jobs, and a job that is stored as completed
+        later than `LATEST_COMMIT` after its end is missed until a count without `known`.
         """
         ...
 
@@ -507,7 +507,7 @@ class Store(
     HistoryStore,
     Protocol,
 ):
-    """All of it, as one adapter provides it."""
+    """The whole port, as an adapter implements it."""
 
     @property
     def blocking(self) -> Store | None:
@@ -542,15 +542,15 @@ class Store(
     async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Wake:
         """Wait until another process may have changed something, at most for a while; return the topics, or none.
 
-        Topics are queues that may have work, and those of `rota.ports.wakeup`. New work need not be reported before
-        this store was asked for some, by a claim or by `watch_for_work`. A store that is notified at once may call
-        `on_wake` instead, on the caller's loop and as often as needed meanwhile, and does not return those topics as
-        well. `on_wake` neither waits nor raises.
+        Topics are queues that may have work, and those of `rota.ports.wakeup`. New work need not be reported before the
+        first claim on this store, or before `watch_for_work`. A store that is notified at once may call `on_wake`
+        instead, on the caller's loop and as often as needed meanwhile, and does not return those topics as well.
+        `on_wake` neither waits nor raises.
         """
         ...
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
-        """Return the condition of the store itself; cheap enough to be asked for every second.
+        """Return the condition of the store itself; cheap enough to be called every second.
 
         Of the jobs past their retention only the oldest are looked at, some hundred of each state.
         """

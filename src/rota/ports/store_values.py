@@ -175,7 +175,7 @@ class JobQuery:
 
 @value
 class JobSlice:
-    """A part of a list: jobs, or their number if only that is asked for, and where to continue; None at the end."""
+    """A part of a list: jobs, or their number if the query only counts, and where to continue; None at the end."""
 
     jobs: Sequence[Job]
     resume: Position | None
@@ -211,7 +211,7 @@ class StoreCondition:
     unknown_migrations: tuple[str, ...] = ()
     #: The end of the oldest job that `prune` would delete; None if there is none.
     oldest_prunable: datetime | None = None
-    #: Free bytes on the disk of the database; None if the store cannot tell.
+    #: Free bytes on the disk of the database; None if the store does not report it.
     free_bytes: int | None = None
 
 

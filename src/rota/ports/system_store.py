@@ -1,7 +1,5 @@
-"""The store port, second part: verbs on what is no job.
-
-The cluster, limits, breakers, the ledger and tokens, webhooks, namespaces, operations and the history of counts. What
-holds for every verb is said in `rota.ports.store`.
+"""The store port, second part: cluster, limits, breakers, ledger, tokens, webhooks, namespaces, operations, history of
+counts. The obligations of all verbs are in `rota.ports.store`.
 """
 
 from __future__ import annotations
@@ -58,14 +56,14 @@ class ClusterStore(Protocol):
         ...
 
     async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
-        """Take or keep the lead if no other holder has it, and return who leads.
+        """Take or keep the lead if no other holder has it, and return the current lead.
 
         At most one holder at a time by the store's clock; the term grows whenever the holder changes.
         """
         ...
 
     async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
-        """Return who leads; None if no process does. Changes nothing."""
+        """Return the current lead; None if no process has it. Changes nothing."""
         ...
 
     async def resign(self, name: str, holder: str) -> None:
@@ -117,7 +115,9 @@ class LimitStore(Protocol):
     """Limits: how many jobs of a queue, task or key may run at once, and how often they may start."""
 
     def limit_pause(self, claim: Claim) -> timedelta | None:
-        """Return how soon a claim that found nothing should look again because of a limit, once. Reads nothing."""
+        """Return after which time a claim that found nothing should be repeated because of a limit, once. Reads
+        nothing.
+        """
         ...
 
     def count_rates_with(self, counter: RateCounter) -> None:
@@ -207,7 +207,7 @@ class LedgerStore(Protocol):
 
 
 class WebhookStore(Protocol):
-    """Webhooks: addresses that are told of events."""
+    """Webhooks: addresses that are notified of events."""
 
     async def put_webhook(self, webhook: Webhook, *, entry: LedgerEntry | None = None) -> bool:
         """Create (version 0) or replace a webhook whose version is current; False if it was changed meanwhile.

@@ -1,8 +1,7 @@
-"""Wake-ups: the typed values by which processes tell each other that something may have changed.
+"""Wake-ups: the typed values by which processes notify each other that something may have changed.
 
 A wake-up is a set of topics. The name of a queue is a topic: there may be work in it. All other topics have types of
-their own. A wake-up is a hint and never the truth: it may be lost, late or for nothing, and the receiver asks the
-store.
+their own. A wake-up is a hint: it may be lost, late or without a cause, and the receiver queries the store.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ class GeneralTopic:
 
 
 class ClaimTopic(NamedTuple):
-    """A job was leased to this waiting claim, and no other worker needs to know."""
+    """A job was leased to this waiting claim, and no other worker is notified."""
 
     claim_id: str
 
 
 class SingleJob(NamedTuple):
-    """The change is one new job. Sent beside its queue: all workers derive from the number whose turn is first."""
+    """The change is one new job. Sent with its queue: workers compute from the number which of them claims first."""
 
     number: int
 
@@ -42,11 +41,11 @@ OnWake: TypeAlias = Callable[[Wake], None]
 
 #: Something was written that is due at a later time: for listeners that keep the timetable.
 TIMETABLE: Final = GeneralTopic("TIMETABLE")
-#: Subscribed to by listeners that want all queues; sent by a process that does not know which queue has work.
+#: Subscribed to by listeners of all queues; sent when it is not known which queue has work.
 EVERY_QUEUE: Final = GeneralTopic("EVERY_QUEUE")
 #: A new job was leased to a waiting claim at once: for listeners to `EVERY_QUEUE` only, since it cannot be claimed.
 LEASED_AT_ONCE: Final = GeneralTopic("LEASED_AT_ONCE")
-#: Sent by a process that only knows that something has changed.
+#: Sent when it is only known that something has changed.
 ANY_CHANGE: Final[frozenset[Topic]] = frozenset({EVERY_QUEUE, TIMETABLE})
 
 

@@ -33,12 +33,12 @@ _log = logging.getLogger("rota.api")
 
 
 def bootstrap_keys(settings: Settings) -> tuple[ApiKey, ...]:
-    """Give the key of `ROTA_TOKEN`, which may do everything."""
+    """Return the key of `ROTA_TOKEN`, which may do everything."""
     return (ApiKey.of("token", settings.token),) if settings.token else ()
 
 
 def protection_of(settings: Settings) -> Protection:
-    """Say what protects the ports of a process."""
+    """Return what protects the ports of a process."""
     return Protection(settings.token, bool(settings.tls_cert), bool(settings.behind_proxy), settings.insecure)
 
 
@@ -90,7 +90,7 @@ def api_settings(
     *,
     known_types: tuple[str, ...] | None = None,
 ) -> ApiSettings:
-    """Give the settings of the API in one namespace."""
+    """Return the settings of the API in one namespace."""
     return ApiSettings(
         namespace=settings.namespace,
         keys=bootstrap_keys(settings),

@@ -57,7 +57,7 @@ class AppDefinition:
 
 
 def instance_name() -> str:
-    """Give the name of this process: host and process id."""
+    """Return the name of this process: host and process id."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -66,7 +66,7 @@ def worker_name(settings: Settings) -> str:
 
 
 def beat_of(settings: Settings) -> timedelta:
-    """Give the interval at which a worker renews its leases."""
+    """Return the interval at which a worker renews its leases."""
     return min(settings.lease / _HEARTBEATS_PER_LEASE, _LONGEST_INTERVAL)
 
 
@@ -75,25 +75,25 @@ def retention_of(settings: Settings) -> Retention:
 
 
 def defaults_of(settings: Settings, app: AppDefinition) -> Defaults:
-    """Give the options of jobs whose submission over HTTP leaves them out; those of the task come first."""
+    """Return the options of jobs whose submission over HTTP leaves them out; those of the task come first."""
     server = Defaults(max_attempts=settings.max_attempts, backoff=settings.backoff)
     return replace(server, tasks=app.defaults)
 
 
 def queues_of(settings: Settings, app: AppDefinition) -> tuple[str, ...]:
-    """Give the queues that a worker serves: those of the settings, else those of the app's tasks and `default`."""
+    """Return the queues that a worker serves: those of the settings, else those of the app's tasks and `default`."""
     if settings.origin("queues") != "default":
         return tuple(slots_of(part)[0] for part in settings.queues)
     return tuple(dict.fromkeys((DEFAULT_QUEUE, *app.queues)))
 
 
 def queue_slots_of(settings: Settings) -> dict[str, int]:
-    """Give the queues with a limit of running jobs of their own, and that limit."""
+    """Return the queues with a limit of running jobs of their own, and that limit."""
     return {name: slots for name, slots in map(slots_of, settings.queues) if slots is not None}
 
 
 def concurrency_of(settings: Settings) -> int:
-    """Give how many jobs a worker runs at once: the setting, else the sum of its queues' slots if all have some."""
+    """Return how many jobs a worker runs at once: the setting, else the sum of its queues' slots if all have some."""
     slots = queue_slots_of(settings)
     if settings.origin("concurrency") == "default" and len(slots) == len(settings.queues):
         return sum(slots.values())
@@ -143,7 +143,7 @@ def build_worker(
         version=__version__,
         address=address,
         logs=logs,
-        house=link.caller_tx,
+        caller_tx_config=link.caller_tx,
     )
     return Worker(
         source,

@@ -118,7 +118,7 @@ async def caller_connection_of(url: str, tx: Any) -> CallerTransaction:  # noqa:
 
 
 def caller_connections_of(url: str, encryption_keys: str = "") -> OpenCallerTransaction:
-    """Give the wrapper of handlers' connections for the store at a URL; see `CALLER_TX_FACTORY`."""
+    """Return the wrapper of handlers' connections for the store at a URL; see `CALLER_TX_FACTORY`."""
     cipher = open_cipher(encryption_keys)
 
     async def wrap(tx: object, *, is_async: bool) -> CallerTransaction:
@@ -148,7 +148,7 @@ def _store_of(url: str) -> str:
 
 
 async def _driver_connection(tx: Any, kind: ConnectionKind) -> Any:  # noqa: ANN401 - SQLAlchemy's, and then a driver's
-    """Give the driver's connection of a SQLAlchemy session or connection."""
+    """Return the driver's connection of a SQLAlchemy session or connection."""
     connection = await resolved(tx.connection()) if kind in {_SESSION, _ASYNC_SESSION} else tx
     # SQLAlchemy begins its transaction with the first statement. Before that, its commit would do nothing, and our
     # insert would be committed alone.

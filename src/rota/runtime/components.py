@@ -297,7 +297,7 @@ class Components:
         if endpoint is not None:
             endpoint.show(worker)
         if self.membership is not None:
-            self.membership.add_worker(worker.member, worker.obey)
+            self.membership.add_worker(worker.member, worker.apply_orders)
         if self._is_stopping:
             worker.stop()
         if link.engine is not None:

@@ -40,6 +40,6 @@ def with_encryption(link: Link, encryption_keys: str) -> Link:
             submit=encrypting_submit(direct.submit, cipher, link.fresh_id),
             submit_blocking=encrypting_submit(direct.submit_blocking, cipher, link.fresh_id),
         )
-    house = None if link.caller_tx is None else replace(link.caller_tx, encryption_keys=encryption_keys)
+    caller_tx_config = None if link.caller_tx is None else replace(link.caller_tx, encryption_keys=encryption_keys)
     control = EncryptedControl(link.control, cipher, link.fresh_id)
-    return replace(link, control=control, direct_submit=direct, caller_tx=house, cipher=cipher)
+    return replace(link, control=control, direct_submit=direct, caller_tx=caller_tx_config, cipher=cipher)

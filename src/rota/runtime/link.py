@@ -21,11 +21,11 @@ from rota.core.redaction import redacted
 from rota.core.submission import NewJob
 from rota.core.worker_orders import NO_ORDERS, WorkerOrders
 from rota.engine import Engine
-from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.ports.broker import Broker
 from rota.ports.caller_tx import CallerTxConfig
 from rota.ports.client import Control, InputSource, StepKeeper, WorkSource
+from rota.ports.clock import wall_clock
 from rota.ports.coordinator import Coordinator, LockSource
 from rota.ports.store import Inserted, Store
 from rota.runtime.caller_tx import CALLER_TX_FACTORY

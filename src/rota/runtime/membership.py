@@ -1,16 +1,16 @@
 """Cluster membership: heartbeats of this process, leader election among schedulers, and the shared configuration.
 
-Three loops. The first campaigns for the lead every `LEAD_INTERVAL`; a process without a scheduler only reads who leads,
-less often. The second records every `HEARTBEAT` that this process is alive. The third watches the shared configuration
-and applies it. If the coordinator is the store, the first loop does all of this in one statement, also for a worker in
-this process, so that an idle process sends few statements. Its answer also holds the rank of the worker among those
-that take the same jobs; see `precedence`.
+Three loops. The first campaigns for the lead every `LEAD_INTERVAL`; a process without a scheduler only reads the
+current leader, less often. The second records every `HEARTBEAT` that this process is alive. The third watches the
+shared configuration and applies it. If the coordinator is the store, the first loop does all of this in one statement,
+also for a worker in this process, so that an idle process sends few statements. Its answer also holds the rank of the
+worker among those that take the same jobs; see `rota.stagger`.
 
-Clocks: a lead is trusted from the moment it was asked for, by a monotonic clock that goes on while the process is
-stopped, and for less than its term. So a process that was stopped for longer knows at once that it does not lead any
-more; and what it did in between does no harm, because the lead only avoids double work. A leader that dies is replaced
-within `TERM` and one interval: nine seconds. A campaign whose answer was lost is repeated soon, while the lead may
-still be trusted.
+Clocks: a lead is valid from the moment of the request, by a monotonic clock that goes on while the process is stopped,
+and for less than its term. So a process that was stopped for longer detects at once that it does not lead any more; and
+what it did in between does no harm, because the lead only avoids double work. A leader that dies is replaced within
+`TERM` and one interval: nine seconds. A campaign whose answer was lost is repeated soon, while the lead may still be
+trusted.
 
 If the coordinator is unavailable: no leader is known, `is_healthy` becomes false some seconds later, jobs run, every
 scheduler does all the work that it would do alone, and the loops keep trying. No failure of the coordinator ends this
@@ -44,7 +44,7 @@ from rota.version import __version__
 
 HEARTBEAT: Final = timedelta(seconds=5)
 LEAD_INTERVAL: Final = timedelta(seconds=3)
-#: For a process that only reads who leads: often enough to know it all the time.
+#: For a process that only reads the leader: often enough that the leader is always known.
 READ_INTERVAL: Final = timedelta(seconds=4)
 #: How soon a failed call is repeated.
 RETRY_SECONDS: Final = 1.0
@@ -53,7 +53,7 @@ HEALTHY_FOR_SECONDS: Final = 13.5
 #: How long one watch of the configuration lasts at most: a watch whose connection died costs no more.
 WATCH: Final = timedelta(seconds=30)
 LEAVE_SECONDS: Final = 5.0
-#: Longer than an interval: if this process has not checked in for so long, its worker records itself.
+#: Longer than an interval: if this process has not checked in for that time, its worker records itself.
 SILENCE_SECONDS: Final = 7.0
 #: How long to wait for an answer when checking in. A dead connection shows only by that, and all calls of this process
 #: use it: it is opened anew before this process counts as gone.
@@ -81,7 +81,7 @@ class Membership:
         self._engine = engine
         self._boots = {role: secrets.token_hex(8) for role in roles}
         self._describe_workers: list[Callable[[], Member]] = []
-        self._obey: list[Callable[[WorkerOrders], None]] = []
+        self._apply_orders: list[Callable[[WorkerOrders], None]] = []
         self._address = address
         self._log_level = log_level
         #: False for a namespace that this process hosts beside its own, which must not set the log level of all.
@@ -118,15 +118,17 @@ class Membership:
         """Whether the coordinator answered in the last seconds."""
         return self._clock() - self._answered_at <= HEALTHY_FOR_SECONDS
 
-    def add_worker(self, describe: Callable[[], Member], obey: Callable[[WorkerOrders], None] = lambda _: None) -> None:
+    def add_worker(
+        self, describe: Callable[[], Member], apply_orders: Callable[[WorkerOrders], None] = lambda _: None
+    ) -> None:
         """Record a worker of this process with every heartbeat, as `describe` gives it, and pass it its orders."""
         self._describe_workers.append(describe)
-        self._obey.append(obey)
+        self._apply_orders.append(apply_orders)
 
     async def announce(self, member: Member) -> WorkerOrders | None:
         """Take a worker's heartbeat. Checking in covers it: only a worker that is new or drains is recorded at once.
 
-        If checking in fails, the worker is recorded by a call of its own, whose failure the worker sees.
+        If checking in fails, the worker is recorded by a call of its own, whose failure is raised to the worker.
         """
         is_recorded = self._recorded.get(member.boot) == member.is_draining
         if is_recorded and self._clock() - self._answered_at <= SILENCE_SECONDS:
@@ -199,8 +201,8 @@ class Membership:
         engine = self._engine
         if engine is not None:
             engine.leases.ranks = view.ranks
-        for worker, obey in zip(workers, self._obey, strict=False):
-            obey(view.orders.get(worker.boot, NO_ORDERS))
+        for worker, apply_orders in zip(workers, self._apply_orders, strict=False):
+            apply_orders(view.orders.get(worker.boot, NO_ORDERS))
 
     def _on_leadership(self, now: Leadership | None, sent: float) -> None:
         before, self._leadership = self._leadership, now
@@ -214,7 +216,8 @@ class Membership:
         members = self._own()
         if self._engine is not None:
             try:
-                # A write that waits for a lock is no write: health must say so before this process counts as gone.
+                # A write that waits for a lock counts as failed: health must report it before this process counts as
+                # stopped.
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await self._engine.store.beat(members)
                 self.is_store_writable = True
@@ -274,7 +277,7 @@ class Membership:
         )
 
     async def _leave(self) -> None:
-        """Give up the lead and remove this process from the members; if that fails, its silence removes it."""
+        """Resign the lead and remove this process from the members; if that fails, missing heartbeats remove it."""
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 if Role.SCHEDULER in self._boots:

@@ -36,7 +36,7 @@ class MountedApi:
         if url.startswith(("http://", "https://")):
             raise InvalidRequest("asgi() needs a store; an API over HTTP is already served", field="url")
         self._url, self._app = url, app
-        # The outer application decides who may come in, and under which names it is reached.
+        # The outer application does authentication, and decides under which host names it is reached.
         self._settings = replace(settings, token="", insecure=True) if trusts_callers else settings
         self._trusts_callers = trusts_callers
         self._api: Api | None = None

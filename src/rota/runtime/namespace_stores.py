@@ -1,4 +1,4 @@
-"""The stores of namespaces: where they are, whether they are there, and how they are made and dropped."""
+"""The stores of namespaces: their URLs, and whether they exist; makes and drops them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.stores.sqlite import provision as files
 
 
 def store_url(url: str, namespace: str) -> str:
-    """Give the URL of the store of a namespace; of an API, and of the default namespace, the URL itself."""
+    """Return the URL of the store of a namespace; of an API, and of the default namespace, the URL itself."""
     if not namespace or url.startswith(("http://", "https://")):
         return url
     check_name(namespace, field="namespace")
@@ -26,7 +26,7 @@ def store_url(url: str, namespace: str) -> str:
 
 
 async def exists(url: str) -> bool:
-    """Say whether there is a store at a URL."""
+    """Return whether there is a store at a URL."""
     if is_postgres(url):
         from rota.stores.postgres import provision as postgres  # noqa: PLC0415 - an extra
 
@@ -39,7 +39,7 @@ async def exists(url: str) -> bool:
 
 
 async def require_store(url: str, namespace: str) -> None:
-    """Refuse to open a namespace that nobody has created."""
+    """Refuse to open a namespace that was not created."""
     if not await exists(url):
         raise InvalidRequest(
             f"namespace: {namespace!r} is unknown: {redacted(url)} holds no store; create it with"

@@ -107,7 +107,6 @@ class NamespaceServices:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def close(self) -> None:
-        """Close all namespaces."""
         for task in tuple(self._opening.values()):
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -187,7 +186,6 @@ class NamespaceServices:
         return context
 
     async def engine_of(self, name: str) -> Engine:
-        """Give the engine of a namespace."""
         return (await self.open(name)).engine
 
     def contexts(self) -> Iterator[Context]:

@@ -31,7 +31,7 @@ def warn_of_plain_text(setting: str, url: str) -> None:
 
 
 def remedy_for(url: str) -> str:
-    """Give the remedy if the password in a URL goes to another machine without TLS; empty if it does not."""
+    """Return the remedy if the password in a URL goes to another machine without TLS; empty if it does not."""
     go_style = _GO_STYLE.fullmatch(url)
     if go_style is not None:
         url = f"mysql://{go_style['who'].replace('/', '%2F')}@{go_style['address']}/{go_style['rest']}"

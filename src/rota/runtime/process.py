@@ -2,7 +2,7 @@
 
 Signals are handled before anything is opened. The first one stops the process: what is still starting is cancelled, and
 the components stop in order (see `components`). After the second one running jobs are not waited for. A component that
-fails ends the process with a message: a process with some components missing would look alive without working.
+fails ends the process with a message: otherwise it would seem to run while it does not work.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _collect_less_often() -> None:
 def works_over_http(role: str, settings: Settings) -> bool:
     """Whether a process uses the API: a worker without a store in its settings, or with the flag `--api-url` only."""
     store, api_url = settings.origin("store"), settings.origin("api_url")
-    is_told = api_url.startswith("--") and not store.startswith("--")
-    return role == "worker" and (store == "default" or is_told)
+    is_api_given = api_url.startswith("--") and not store.startswith("--")
+    return role == "worker" and (store == "default" or is_api_given)
 
 
 def plan_of(role: str, settings: Settings) -> RolePlan:
-    """Give the components of a role."""
+    """Return the components of a role."""
     return RolePlan(
         schedules=role in {"standalone", "scheduler"},
         serves=role in {"standalone", "api"} or (role == "scheduler" and settings.origin("port") != "default"),
@@ -70,7 +70,7 @@ def plan_of(role: str, settings: Settings) -> RolePlan:
 
 
 def _lease_keeper_source(settings: Settings, *, over_http: bool) -> SourceReference:
-    """Say how the lease-keeper process opens its work source: by a function that it imports by its name."""
+    """Return how the lease-keeper process opens its work source: by a function that it imports by its name."""
     if over_http:
         # Imported when needed. The lease keeper loads only this client: half as much as with a store.
         from rota.client.client import source_of  # noqa: PLC0415
@@ -129,7 +129,7 @@ class Process:
         if self._stop.is_set():
             _log.warning("stopping now, without waiting for running jobs")
         else:
-            _log.info("stopping: running jobs may finish; signal again to hurry")
+            _log.info("stopping: running jobs may finish; signal again to stop without waiting")
         self._stop.set()
         if self._components is not None:
             self._components.stop()

@@ -170,7 +170,7 @@ def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoRe
 
 
 def path_of(url: str) -> Path:
-    """Give the file that a URL or a path names."""
+    """Return the file that a URL or a path names."""
     scheme, separator, rest = url.partition("://")
     if not separator and _LIBPQ_WORDS.match(url):
         raise InvalidRequest(

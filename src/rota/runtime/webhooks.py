@@ -77,8 +77,8 @@ class WebhookDelivery:
         return Worker(self._engine, Handlers([handler]), options, announce_member=self._announce)
 
     async def _find(self, webhook_id: str) -> Webhook | None:
-        found = [one for one in await self._engine.webhooks.all() if one.id == webhook_id]
-        return found[0] if found else None
+        webhooks = [one for one in await self._engine.webhooks.all() if one.id == webhook_id]
+        return webhooks[0] if webhooks else None
 
     async def _disable(self, webhook_id: str, reason: str) -> object:
         _log.warning("webhook %s is disabled: %s", webhook_id, reason)

@@ -37,9 +37,9 @@ from rota.wire.system import Liveness, WorkerHealth
 from rota.worker import Worker
 
 _log = logging.getLogger("rota.worker")
-#: The link counts as broken after so many missed heartbeats.
+#: The link counts as broken after this many missed heartbeats.
 _MISSED_HEARTBEATS: Final = 3
-#: The metric label of each outcome. Whether a failure was the last attempt, only the API knows.
+#: The metric label of each outcome. A worker does not know whether a failure was the last attempt.
 _OUTCOME_LABELS: Final[dict[type[Outcome], str]] = {
     Succeeded: "succeeded",
     Failed: "failed",

@@ -25,7 +25,7 @@ from rota.ports.wakeup import EVERY_QUEUE
 
 _log = logging.getLogger("rota.dispatcher")
 AUDIT_SECONDS: Final = 2.0
-#: How long to wait for a notification at most: readers take queues without a sign of life for abandoned.
+#: How long to wait for a notification at most: readers treat queues without a heartbeat of a dispatcher as abandoned.
 LONGEST_WAIT: Final = timedelta(seconds=1)
 #: A pause between passes: jobs that arrive meanwhile share the next one.
 PAUSE_SECONDS: Final = 0.002

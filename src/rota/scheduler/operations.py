@@ -1,7 +1,7 @@
 """The loop that does operations: batches that are due, on every scheduler.
 
-It looks for due operations when something with a time is written, and every `LOOK_EVERY` at least. After a batch the
-next look follows at once, and for a while the looks are frequent: a rate makes batches due in quick succession.
+It checks for due operations when something with a time is written, and every `LOOK_EVERY` at least. After a batch the
+next check follows at once, and for a while checks are frequent: a rate makes batches due in quick succession.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rota.ports.clock import Rng
 from rota.ports.wakeup import TIMETABLE
 from rota.telemetry.outage import Outage
 
-LOOK_EVERY: Final = timedelta(seconds=5)
-#: The pause between looks for a while after a batch, and how long that while is.
+LOOK_EVERY: Final = timedelta(seconds=15)
+#: The pause between checks for a while after a batch, and how long that while is.
 BUSY_PAUSE_SECONDS: Final = 0.1
 BUSY_SECONDS: Final = 10.0
-#: The least time between two looks that find nothing: wake-ups are many when many jobs have a time.
+#: The least time between two checks that find nothing: there are many wake-ups when many jobs have a time.
 LEAST_PAUSE_SECONDS: Final = 0.5
 _log = logging.getLogger("rota.scheduler")
 

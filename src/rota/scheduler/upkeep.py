@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from rota.engine import Engine
 from rota.ports.store import Retention, Timetable
 
-#: How much one pass does at most; a full pass is followed by the next at once.
+#: The most jobs of one pass; a full pass is followed by the next at once.
 BATCH: Final = 500
 #: How often old buckets of the history are deleted.
 HISTORY_SECONDS: Final = 600.0

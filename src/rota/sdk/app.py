@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from rota.core.bulk import UniformJobs
 from rota.core.duration import parse_duration
@@ -31,11 +31,11 @@ from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.core.waiting import DEFAULT_KEEP, Emission, check_emission
-from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, Control
+from rota.ports.clock import wall_clock
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.runtime import Link
 from rota.runtime.encryption import open_cipher
@@ -45,6 +45,7 @@ from rota.sdk.definition import (
     Executor,
     WhenFull,
     app_name_of,
+    batch_calls_for,
     check_executor,
     limit_for,
     name_of,
@@ -52,12 +53,13 @@ from rota.sdk.definition import (
     refuse_control,
     rule_for,
 )
+from rota.sdk.encoding import json_text
 from rota.sdk.gateway import Gateway
 from rota.sdk.handle import Handle
 from rota.sdk.locks import AsyncNamedLock, NamedLock
 from rota.sdk.options import Duration, Options, RetryDefaults, check_defaults, merged, refuse_exceptions
 from rota.sdk.portal import Portal
-from rota.sdk.task import PER_JOB, AsyncTask, Call, JobSpec, Task
+from rota.sdk.task import PER_JOB, AsyncTask, BatchDecorator, Call, Decorator, JobSpec, Task
 from rota.sdk.transactions import emit_in, require_async, require_blocking, submit_in, transaction_of
 from rota.sdk.workflow_handle import WorkflowHandle
 from rota.settings import Settings, read
@@ -76,32 +78,6 @@ _task_of: Final = attrgetter("task")
 _payload_of: Final = attrgetter("payload")
 _traceparent_of: Final = attrgetter("traceparent")
 _receipt_of: Final = attrgetter("receipt")
-
-
-class Decorator(Protocol):
-    """The decorator that `task(…)` returns: it makes a function a task and keeps its types."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # an async function is a function too
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class BatchDecorator(Protocol):
-    """The decorator that `task(batch=…)` returns: of a function of a list it makes a task of one item."""
-
-    @overload
-    def __call__(
-        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | BaseException]]], /
-    ) -> AsyncTask[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> AsyncTask[[T], None]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], Sequence[R | BaseException]], /) -> Task[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], None], /) -> Task[[T], None]: ...
 
 
 class Rota:
@@ -138,7 +114,7 @@ class Rota:
         return self._settings
 
     def _in_namespace(self, settings: Settings) -> Settings:
-        """Give the settings with the namespace that the app names, if it names one."""
+        """Return the settings with the namespace that the app names, if it names one."""
         if self._namespace is None:
             return settings
         return replace(settings, namespace=self._namespace, origins={**settings.origins, "namespace": "Rota()"})
@@ -237,18 +213,18 @@ class Rota:
         `max_running` bounds how many of its jobs run at once in the whole deployment, `rate_limit` how often they
         start (`"10/s"`); with `per`, the name of an argument, both hold for each value of that argument by itself. Then
         `weight` is the share of starts of each value against other keys, and `order="strict"` starts the jobs of one
-        value in the order of submission, each after the one before it has ended. `on_full` says what becomes of a new
-        job of a value that has as many running and waiting jobs as may run at once: it waits, or is dropped, and so on.
+        value in the order of submission, each after the one before it has ended. `on_full` is the policy for a new job
+        of a value that has as many running and waiting jobs as may run at once: it waits, or is dropped, and so on.
 
         `breaker` names the circuit breaker of the dependency that it calls, or defines it (`Breaker`).
 
-        With `batch`, the function gets a list: the arguments of up to so many jobs, which a worker has collected within
+        With `batch`, the function gets a list: the arguments of up to `batch` jobs, which a worker has collected within
         `batch_wait`. Each job is submitted with one of them and has an outcome of its own.
         """
 
         def define(defined: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
             task_name = name_of(defined, name)
-            calls = _batch_calls(task_name, defined, batch, batch_wait, executor)
+            calls = batch_calls_for(task_name, defined, batch, batch_wait, executor)
             defined = defined if calls is None else calls.for_one()
             rule = rule_for(task_name, defined, cron, every, tz, defaults.get("delay"))
             if rule is not None:
@@ -314,7 +290,7 @@ class Rota:
         """Submit a job by the name of its task.
 
         If this app defines the task, the job has the task's options and key, and the payload is checked as arguments
-        are. Of other tasks the app knows nothing, and the payload goes to the worker as it is.
+        are. The payload of any other task is sent to the worker as it is.
         """
         text = json_text(payload)
         if task := self._task_named(name):
@@ -324,11 +300,11 @@ class Rota:
         return call.submit()
 
     def _task_named(self, name: object) -> Task[..., Any] | AsyncTask[..., Any] | None:
-        """Give the task of a name; none for what is no name, which is refused with the options."""
+        """Return the task of a name; none for what is no name, which is refused with the options."""
         return self.tasks.get(name) if isinstance(name, str) else None
 
     def get(self, job_id: str) -> Handle[Any]:
-        """Give a handle of a job that was submitted before."""
+        """Return a handle of a job that was submitted before."""
         if not isinstance(job_id, str):
             raise InvalidRequest(
                 f"job_id: {job_id!r} is not an id{_as_text(job_id)}; give a handle's id", field="job_id"
@@ -362,7 +338,7 @@ class Rota:
         return (await control.emit(emission, Actor("python", surface="sdk"))).is_new
 
     def lock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> NamedLock:
-        """Give a named advisory lock, to be used with `with`; it is renewed while the block lasts.
+        """Return a named advisory lock, to be used with `with`; it is renewed while the block lasts.
 
         If another holder has it for longer than `wait`, `LockHeld` is raised. If this process dies, the lock lapses
         after `hold`. A lock saves work; it does not prevent double effects, see docs/howto/locks.md.
@@ -370,7 +346,7 @@ class Rota:
         return NamedLock(self, name, wait, hold)
 
     def alock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> AsyncNamedLock:
-        """Give a named advisory lock as `lock` does, to be used with `async with`."""
+        """Return a named advisory lock as `lock` does, to be used with `async with`."""
         return AsyncNamedLock(self, name, wait, hold)
 
     @contextmanager
@@ -402,10 +378,10 @@ class Rota:
             self.portal.call(embedded.ended())
 
     def asgi(self, *, trusts_callers: bool = False) -> MountedApi:
-        """Give the HTTP API and the dashboard as an ASGI application, to be mounted below a path of another one.
+        """Return the HTTP API and the dashboard as an ASGI application, to be mounted below a path of another one.
 
         It runs no jobs. Without a token in the settings it answers only requests to names of this machine, as
-        `rota api` does. With `trusts_callers` it answers whatever the outer application lets through and asks for no
+        `rota api` does. With `trusts_callers` it accepts every request that the outer application passes on, without a
         token: use it behind a login of your own. Closed by the lifespan, or by `await asgi.aclose()`.
         """
         # Imported when needed: a program that only submits does not load the API.
@@ -457,7 +433,7 @@ class Rota:
         return await self.gateway.link()
 
     async def control(self) -> Control:
-        """Give the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
+        """Return the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
         return await self.gateway.control()
 
     @cached_property
@@ -474,7 +450,7 @@ class Rota:
         return self._fresh_id.several(now, number)
 
     def get_workflow(self, workflow_id: str) -> WorkflowHandle[Any]:
-        """Give a handle of a workflow that was submitted before."""
+        """Return a handle of a workflow that was submitted before."""
         if not isinstance(workflow_id, str):
             raise InvalidRequest(f"workflow_id: {workflow_id!r} is not an id; give a handle's id", field="workflow_id")
         return WorkflowHandle(self, WorkflowId(to_number(workflow_id)))
@@ -516,13 +492,13 @@ class Rota:
         return KeyMissing(f"the key of {job.name} was configured just now; read the result again")
 
     def handle(self, call: Call[R], answer: Inserted) -> Handle[R]:
-        """Give the handle of a call's job; raise if it was refused."""
+        """Return the handle of a call's job; raise if it was refused."""
         if answer.receipt is Receipt.CREATED:
             return Handle(self, answer.job_id, call.decode)
         return self._handles([call], [answer])[0]
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
-        """Give a handle for each call; raise if one was refused."""
+        """Return a handle for each call; raise if one was refused."""
         ids = _created(answers)
         if ids is not None:
             return [Handle(self, job_id, call.decode) for call, job_id in zip(calls, ids, strict=True)]
@@ -543,7 +519,7 @@ class Rota:
 
 
 def _transaction_of(calls: Sequence[Call[Any]], tx: object) -> object:
-    """Give the transaction in which calls are submitted. Mostly all are of one task, whose options are read once."""
+    """Return the transaction in which calls are submitted. Mostly all are of one task, whose options are read once."""
     try:
         tasks = dict.fromkeys(map(_task_of, calls))
     except AttributeError:
@@ -556,16 +532,6 @@ def _emission(name: str, payload: object, keep: Duration) -> Emission:
     emission = Emission(name, json_text(payload), parse_duration(keep, field="keep"))
     check_emission(emission)
     return emission
-
-
-def json_text(payload: object) -> str:
-    """Write a payload as JSON, or refuse it."""
-    try:
-        return json.dumps(payload, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"payload: cannot be written as JSON: {error}; give plain values", field="payload"
-        ) from None
 
 
 def _as_text(job_id: object) -> str:
@@ -588,21 +554,6 @@ def _created(answers: Sequence[Inserted]) -> Sequence[JobId] | None:
     # Counted in C and not in a Python loop: nearly always, all were created.
     is_all = list(map(_receipt_of, answers)).count(Receipt.CREATED) == len(answers)
     return [answer.job_id for answer in answers] if is_all else None
-
-
-def _batch_calls(
-    name: str, function: Callable[..., Any], size: int | None, wait: Duration | None, executor: Executor
-) -> BatchCalls | None:
-    """Read the options of a batch task; None if it is none."""
-    if size is None:
-        if wait is not None:
-            raise InvalidRequest(f"task {name!r}: batch_wait: belongs to batch; give batch as well", field="batch_wait")
-        return None
-    # Imported when needed: a program that defines no batch does not load the worker.
-    from rota.worker.batch_calls import DEFAULT_WAIT, BatchCalls, check_batch  # noqa: PLC0415
-
-    span = DEFAULT_WAIT if wait is None else parse_duration(wait, field="batch_wait")
-    return BatchCalls(name, function, check_batch(name, size, executor), span)
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], rule: str, zone: str) -> Draft:

@@ -90,12 +90,11 @@ class TaskBreakers:
         self._by_task[task] = given if isinstance(given, str) else given.name
 
     def of(self, task: str) -> Breaker | None:
-        """Give the breaker of a task."""
         name = self._by_task.get(task)
         return None if name is None else self._defined.get(name) or Breaker(name)
 
     def stored(self, app: str) -> tuple[CircuitBreaker, ...]:
-        """Give the breakers as a process of the app stores them."""
+        """Return the breakers as a process of the app stores them."""
         names = sorted({*self._by_task.values(), *self._defined})
         return tuple(
             CircuitBreaker(

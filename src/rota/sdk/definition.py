@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, get_args
 
 from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
@@ -14,7 +14,10 @@ from rota.core.schedule import rule_of, zone_of
 from rota.core.unique_keys import CONTROL_OPTIONS
 from rota.sdk.options import Duration, Options
 
-#: What becomes of a new job of a full key, as `OnFull`.
+if TYPE_CHECKING:
+    from rota.worker.batch_calls import BatchCalls
+
+#: The policies for a new job of a full key, as `OnFull`.
 WhenFull = Literal["wait", "drop", "cancel_oldest", "cancel_newest", "replace"]
 Executor = Literal["auto", "async", "thread", "process"]
 
@@ -43,7 +46,7 @@ def namespace_of(namespace: object) -> str:
 
 
 def name_of(function: object, name: str | None) -> str:
-    """Give the name of a task: the given one, else its function's. Refuse functions that cannot be a task."""
+    """Return the name of a task: the given one, else its function's. Refuse functions that cannot be a task."""
     if not callable(function):
         remedy = "write @app.task above a function, or @app.task(name=…) to give it another name"
         raise InvalidRequest(f"task: {function!r} is not a function; {remedy}", field="function")
@@ -80,7 +83,7 @@ def rule_for(
     zone: str,
     delay: Duration | None = None,
 ) -> str | None:
-    """Give the rule of a task's schedule, None without one; refuse a rule that could never fire or run."""
+    """Return the rule of a task's schedule, None without one; refuse a rule that could never fire or run."""
     if cron is None and every is None:
         if zone != "UTC":
             raise InvalidRequest(f"task {name!r}: tz: {zone!r} belongs to cron; give cron= as well", field="tz")
@@ -104,7 +107,7 @@ def rule_for(
 
 
 def limit_for(name: str, function: Callable[..., Any], per: str | None, values: Mapping[str, Any]) -> Limit | None:
-    """Give the limit of a task, None without one; refuse bad values, naming the option."""
+    """Return the limit of a task, None without one; refuse bad values, naming the option."""
     if per is not None and per not in tuple(inspect.signature(function).parameters):
         known = ", ".join(inspect.signature(function).parameters) or "none"
         _refuse_limit(name, "per", per, f"it is not an argument of the function; its arguments: {known}")
@@ -190,3 +193,18 @@ def _require_no_arguments(name: str, function: Callable[..., Any]) -> None:
             "give them defaults, or create the schedule over the API or `rota schedules create`, with a payload",
             field="cron",
         )
+
+
+def batch_calls_for(
+    name: str, function: Callable[..., Any], size: int | None, wait: Duration | None, executor: Executor
+) -> BatchCalls | None:
+    """Return the collector of calls of a batch task; None for any other task."""
+    if size is None:
+        if wait is not None:
+            raise InvalidRequest(f"task {name!r}: batch_wait: belongs to batch; give batch as well", field="batch_wait")
+        return None
+    # Imported when needed: a program that defines no batch does not load the worker.
+    from rota.worker.batch_calls import DEFAULT_WAIT, BatchCalls, check_batch  # noqa: PLC0415
+
+    span = DEFAULT_WAIT if wait is None else parse_duration(wait, field="batch_wait")
+    return BatchCalls(name, function, check_batch(name, size, executor), span)

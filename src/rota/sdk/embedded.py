@@ -33,7 +33,7 @@ _log = logging.getLogger("rota")
 
 
 def settings_for(settings: Settings, concurrency: int | None, queues: Iterable[str] | None) -> Settings:
-    """Give the settings of one run: arguments of the call override them."""
+    """Return the settings of one run: arguments of the call override them."""
     changes: dict[str, Any] = {}
     if concurrency is not None:
         if type(concurrency) is not int or concurrency < 1:
@@ -50,7 +50,7 @@ def settings_for(settings: Settings, concurrency: int | None, queues: Iterable[s
 
 
 class StoppedAtStart(Exception):
-    """A signal came before the store was open."""
+    """A signal was received before the store was open."""
 
 
 class Signals:
@@ -80,7 +80,7 @@ class Signals:
             signal.signal(number, handler)
 
     def listen(self) -> asyncio.Event:
-        """Give an event that each signal sets, also a signal that came before. Called on the loop that waits for it."""
+        """Return an event that each signal sets, also one received before. Called on the loop that waits for it."""
         event = asyncio.Event()
         self._listener = asyncio.get_running_loop(), event
         if self.count:
@@ -119,7 +119,7 @@ class Embedded:
             failing.cancel()
         if failing.done() and not failing.cancelled():
             failing.result()
-        _log.info("stopping: running jobs may finish; signal again to hurry")
+        _log.info("stopping: running jobs may finish; signal again to stop without waiting")
 
     async def end(self) -> None:
         """Let running jobs finish, release the rest, and stop; after a second signal, do not wait."""

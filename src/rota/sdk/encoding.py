@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,9 +16,9 @@ from rota.worker.annotations import annotations_of
 from rota.worker.arguments import CallSignature, WrongArguments, pack
 
 _encode: Final = msgspec.json.Encoder().encode
-#: Types whose values need no check: JSON keeps them as they are.
 #: The payload of a call without arguments.
 NO_ARGUMENTS: Final = '{"args":[],"kwargs":{}}'
+#: Types whose values need no check: JSON keeps them as they are.
 _EXACT: Final = frozenset({int, str, bool})
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -69,12 +70,12 @@ class TaskSignature:
     @cached_property
     def defaults(self) -> Mapping[str, Any]:
         """The defaults of parameters, as JSON; those that cannot be written as JSON are left out."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for one in inspect.signature(self._function).parameters.values():
             if one.default is not inspect.Parameter.empty:
                 with suppress(TypeError, ValueError, RecursionError):
-                    found[one.name] = msgspec.json.decode(_encode(one.default))
-        return found
+                    values[one.name] = msgspec.json.decode(_encode(one.default))
+        return values
 
     def require(self, task: str, names: Sequence[str]) -> None:
         """Refuse names that no argument of the function can have."""
@@ -119,7 +120,7 @@ def encode_call(name: str, signature: TaskSignature, args: Sequence[Any], kwargs
 
 
 def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
-    """Give a decoder of results into the function's return type; plain JSON if that type is missing or unknown."""
+    """Return a decoder of results into the function's return type; plain JSON if that type is missing or unknown."""
     return_type = annotations_of(function).get("return", Any)
 
     def decode(text: str) -> Any:  # noqa: ANN401 - as annotated
@@ -129,3 +130,13 @@ def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
             return msgspec.json.decode(text)
 
     return decode
+
+
+def json_text(payload: object) -> str:
+    """Write a payload as JSON, or refuse it."""
+    try:
+        return json.dumps(payload, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"payload: cannot be written as JSON: {error}; give plain values", field="payload"
+        ) from None

@@ -69,7 +69,7 @@ class Taker(Protocol[T_contra, R]):
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """A call, and the places of the nodes it waits for."""
+    """A call, and the positions of the nodes it waits for."""
 
     call: Call[Any]
     parents: tuple[NodeParent, ...] = ()
@@ -290,7 +290,7 @@ def policy_of(policy: str) -> WorkflowPolicy:
 
 
 def flow_of(item: Any) -> Flow[Any]:  # noqa: ANN401 - a call or a flow
-    """Give a call as a flow; a flow stays as it is."""
+    """Return a call as a flow; a flow stays as it is."""
     if isinstance(item, Flow):
         return item
     if not hasattr(item, "payload") or not hasattr(item, "task"):
@@ -299,7 +299,7 @@ def flow_of(item: Any) -> Flow[Any]:  # noqa: ANN401 - a call or a flow
 
 
 def _moved(nodes: Sequence[FlowNode], offset: int, first: tuple[NodeParent, ...] = ()) -> list[FlowNode]:
-    """Give nodes for a place further on; those that wait for none wait for `first`."""
+    """Return nodes for a place further on; those that wait for none wait for `first`."""
     return [
         replace(
             node, parents=tuple(replace(one, position=(one.position or 0) + offset) for one in node.parents) or first
@@ -401,7 +401,7 @@ def map(task: Taker[T, R], items: Iterable[T]) -> Flow[list[R]]: ...  # noqa: A0
 @overload
 def map(task: Taker[list[T], R], items: Iterable[T], *, chunk: int) -> Flow[list[R]]: ...  # noqa: A001
 def map(task: Any, items: Any, *, chunk: Any = None) -> Flow[Any]:  # noqa: A001
-    """Group one call of a task for each item; with `chunk`, one for each list of so many items."""
+    """Group one call of a task for each item; with `chunk`, one for each list of `chunk` items."""
     if not hasattr(task, "taking"):
         _refuse("task", f"{task!r} is not a task; give a function that is decorated with @app.task")
     if not isinstance(items, Iterable):

@@ -63,7 +63,7 @@ class Gateway:
         self._loop_links: LoopLinks[NewJob, Inserted] | None = None
         if is_server(self.url):
             self._loop_links = LoopLinks(self._open_submit, self._unlink)
-        #: Whether the store may be a file; only an open link can tell.
+        #: Whether the store may be a file; known for certain once a link is open.
         self._may_be_file = not (self._loop_links or self.url.startswith(("http://", "https://")))
         self._file_submitter: FileSubmitter | None = None
 
@@ -131,7 +131,7 @@ class Gateway:
             return self._portal, self._portal_batcher
 
     def _open_file_submitter(self, portal: Portal, link: Link) -> FileSubmitter | None:
-        """Give the file submitter of the portal's link; None if the store is no file or the portal was closed."""
+        """Return the file submitter of the portal's link; None if the store is no file or the portal was closed."""
         with self._guard:
             if link.direct_submit is None:
                 self._may_be_file = False
@@ -169,7 +169,7 @@ class Gateway:
             await self._unlink()
 
     async def control(self) -> Control:
-        """Give the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
+        """Return the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
         return (await self.link()).control
 
     async def _send(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
@@ -200,7 +200,7 @@ class FileSubmitter:
         return run_sync(self._direct.submit_blocking(jobs))
 
     def batcher(self) -> SubmissionBatcher:
-        """Give the batcher of the running loop."""
+        """Return the batcher of the running loop."""
         loop = asyncio.get_running_loop()
         batcher = self._batchers.get(loop)
         if batcher is None:

@@ -29,7 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 #: How long one request waits for the job's end.
 _LONGEST_WAIT = timedelta(seconds=30)
-#: Between two questions while the API or the store is unavailable.
+#: The pause between two requests while the API or the store is unavailable.
 _PAUSE_SECONDS = 1.0
 
 
@@ -61,7 +61,7 @@ def seconds_until(end: float | None) -> float | None:
 
 
 async def until_available(ask: Callable[[], Awaitable[T]], end: float | None) -> T:
-    """Ask again while the API or the store is unavailable, until `end`; without an end, raise at once."""
+    """Repeat a call while the API or the store is unavailable, until `end`; without an end, raise at once."""
     while True:
         try:
             return await ask()

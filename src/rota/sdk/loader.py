@@ -52,7 +52,7 @@ def definition_of(app: Rota) -> AppDefinition:
 
 
 def _defaults_of(task: Task[..., Any] | AsyncTask[..., Any]) -> Defaults:
-    """Give the options of a task's jobs for submissions over HTTP that leave them out."""
+    """Return the options of a task's jobs for submissions over HTTP that leave them out."""
     template = task.template
     return Defaults(
         max_attempts=template.max_attempts,

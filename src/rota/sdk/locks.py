@@ -1,11 +1,11 @@
 """Named advisory locks of an app: `with app.lock("report"):` and `async with app.alock("report"):`.
 
 States of a lock: free -> held (renewed three times within `hold`) -> released, or lost. It is lost if it could not be
-renewed in time, or if an operator released it. Its holder learns of that from `is_held`, from `check`, and from a
-warning in the log; the block is not interrupted.
+renewed in time, or if an operator released it. `is_held`, `check` and a warning in the log show it to the holder; the
+block is not interrupted.
 
-Clocks: a lock is trusted from the moment it was asked for, by the monotonic clock, and for less than `hold`. So a
-process that was suspended for longer knows at once that it lost its lock.
+Clocks: a lock is valid from the moment of the request, by the monotonic clock, and for less than `hold`. So a process
+that was suspended for longer detects at once that it lost its lock.
 
 Renewals run on the portal's loop: code that blocks its own thread or loop does not delay them. If this process dies,
 the lock lapses after `hold`. If the answer to a request was lost, it is repeated: the same holder keeps the lock.
@@ -83,7 +83,7 @@ class _AppLock:
         return locks()
 
     async def _acquire(self) -> None:
-        """Ask for the lock until it is ours or the wait is over. Runs on the portal's loop."""
+        """Request the lock until it is granted or the wait is over. Runs on the portal's loop."""
         give_up_at = time.monotonic() + self._wait.total_seconds()
         source, pause = await self._source(), FIRST_PAUSE_SECONDS
         while not await self._ask(source):

@@ -51,13 +51,13 @@ class LoopLinks(Generic[Item, Answer]):
         self._open_submit = open_submit
         self._unlink = unlink
         self._links: WeakKeyDictionary[Loop, LoopLink[Item, Answer]] = WeakKeyDictionary()
-        #: The loop that opened a link last, and its batcher: mostly all callers are on one loop, and look no further.
+        #: The loop that opened a link last, and its batcher: mostly all callers are on one loop, and need no lookup.
         self._latest: tuple[Loop | None, Batcher[Item, Answer] | None] = None, None
         # Reentrant: a loop with eager tasks may run one to its end where it is created.
         self._guard = threading.RLock()
 
     def batcher(self) -> Batcher[Item, Answer] | None:
-        """Give the running loop's own batcher, if it has one; each call counts towards having one."""
+        """Return the running loop's own batcher, if it has one; each call counts towards having one."""
         loop = asyncio.get_running_loop()
         latest, batcher = self._latest
         if latest is loop:

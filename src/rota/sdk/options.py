@@ -87,7 +87,7 @@ class Retry:
             _refuse("retry.budget_window", self.budget_window, "without effect", "give budget as well")
 
     def backoff(self, default: Backoff) -> Backoff:
-        """Give the part of this rule that is stored with a job."""
+        """Return the part of this rule that is stored with a job."""
         elapsed = None if self.max_elapsed is None else parse_duration(self.max_elapsed, field="retry.max_elapsed")
         rule = Backoff(
             growth=Growth.LISTED if self.delays else Growth.EXPONENTIAL,

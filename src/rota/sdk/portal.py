@@ -106,7 +106,7 @@ async def _cancel_all() -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Give the loop that runs on this thread, if one does."""
+    """Return the loop that runs on this thread, if one does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,7 @@ from rota.core.request_hash import canonical_request_hash
 from rota.core.submission import HOST, TAKES, IdempotencyKey, NewJob, Takes, Template
 from rota.core.time import EPOCH
 from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKey, UniqueKind
-from rota.engine.engine import wall_clock
+from rota.ports.clock import wall_clock
 from rota.sdk.encoding import NO_ARGUMENTS, TaskSignature, encode_call
 from rota.sdk.flow import Failure, Flow, Step, flow_of
 from rota.sdk.handle import Handle
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R2 = TypeVar("R2")
 R3 = TypeVar("R3")
 #: With these options each job is built by itself: they depend on its arguments or on the time.
@@ -59,7 +60,7 @@ class Call(Struct, Generic[R], eq=False):
         return self.task.options
 
     def template(self, defaults: RetryDefaults | None = None) -> Template:
-        """Give the template of this call's job; as a follow-up, with the retry defaults of the job before it."""
+        """Return the template of this call's job; as a follow-up, with the retry defaults of the job before it."""
         task = self.task
         template = task.template if defaults is None else template_of(task.name, "null", task.options, defaults)
         return replace(template, payload=self.payload)
@@ -164,7 +165,7 @@ class JobSpec:
         return None if control is None or control.kind is not UniqueKind.DEBOUNCE else control.period
 
     def unique_key_of(self, payload: str) -> UniqueKey | None:
-        """Give the key by which a submission with this payload is recognised as a repetition."""
+        """Return the key by which a submission with this payload is recognised as a repetition."""
         return None if self.control is None else self.control.key_of(payload)
 
     @cached_property
@@ -200,7 +201,7 @@ class TaskBase(JobSpec, Generic[P, R]):
             self._signature.require(name, options["unique_by"])
 
     def unique_key_of(self, payload: str) -> UniqueKey | None:
-        """Give the key of a submission; positional arguments are known by their names."""
+        """Return the key of a submission; positional arguments are known by their names."""
         return (
             None if self.control is None else self.control.key_of(payload, self.argument_names, self.argument_defaults)
         )
@@ -221,8 +222,8 @@ class TaskBase(JobSpec, Generic[P, R]):
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submit a job that calls this task with these arguments."""
-        # A coroutine function: frameworks ask whether a callback is one, and would run it in a thread if not.
-        # Repeats `Call.asubmit` instead of awaiting it, which would cost 0.2 us.
+        # A coroutine function: frameworks check whether a callback is one, and would run it in a thread if not. Repeats
+        # `Call.asubmit` instead of awaiting it, which would cost 0.2 us.
         app, call = self._app, self.call(*args, **kwargs)
         if "tx" in self.options:
             return (await app.asubmit_many([call]))[0]
@@ -230,7 +231,7 @@ class TaskBase(JobSpec, Generic[P, R]):
         return app.handle(call, answer)
 
     def using(self, **options: Unpack[Options]) -> Self:
-        """Give the same task with changed options."""
+        """Return the same task with changed options."""
         refuse_exceptions(self.name, options.get("retry"), self._app.tasks[self.name].options.get("retry"))
         defaults = self._app.retry_defaults
         template = changed(self.template, options, defaults)
@@ -260,7 +261,7 @@ class TaskBase(JobSpec, Generic[P, R]):
         return Call(self._app, self.keyed(*args, **kwargs), payload, json.loads, current_traceparent())
 
     def keyed(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - arguments of the function
-        """Give this task with the concurrency key that the value of the argument `per` makes, if it names one."""
+        """Return this task with the concurrency key that the value of the argument `per` makes, if it names one."""
         if self.per is None:
             return self
         bound = signature(self.function).bind(*args, **kwargs)
@@ -303,3 +304,29 @@ class AsyncTask(TaskBase[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         coroutine: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return coroutine
+
+
+class Decorator(Protocol):
+    """The decorator that `task(…)` returns: it makes a function a task and keeps its types."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # an async function is a function too
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class BatchDecorator(Protocol):
+    """The decorator that `task(batch=…)` returns: of a function of a list it makes a task of one item."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | BaseException]]], /
+    ) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> AsyncTask[[T], None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Sequence[R | BaseException]], /) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> Task[[T], None]: ...

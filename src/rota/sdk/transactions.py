@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def transaction_of(submissions: Sequence[Options], tx: object | None) -> object | None:
-    """Give the transaction of some submissions: the one given for all, or the one that each of them names."""
+    """Return the transaction of some submissions: the one given for all, or the one that each of them names."""
     named = [own for options in submissions if (own := options.get("tx")) is not None]
     chosen = named[0] if tx is None and named else tx
     if any(own is not chosen for own in named) or (tx is None and 0 < len(named) < len(submissions)):

@@ -15,7 +15,7 @@ from rota.core.lifecycle import FINISHED
 from rota.sdk.handle import Handle, ResultTimeout, warn_in_handler
 
 R = TypeVar("R")
-#: How many jobs are waited for at the same time, and how long before it is the turn of others.
+#: How many jobs are waited for at the same time, and for how long before others are.
 _AT_ONCE: Final = 64
 _TURN: Final = timedelta(seconds=1)
 
@@ -32,7 +32,7 @@ def wait_all(handles: Iterable[Handle[R]], timeout: timedelta | float | str | No
 
 
 def as_completed(handles: Iterable[Handle[R]], timeout: timedelta | float | str | None = None) -> Completed[R]:
-    """Give the handles as their jobs end, at most for `timeout` together: with `for`, or `async for` in async code."""
+    """Iterate over the handles as their jobs end, at most for `timeout` together; `async for` in async code."""
     return Completed(list(handles), timeout)
 
 

@@ -14,10 +14,10 @@ from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId, Workf
 from rota.core.ids import to_text
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
-from rota.engine.engine import wall_clock
 from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, NodeResult
+from rota.ports.clock import wall_clock
 from rota.ports.store import Receipt
 from rota.sdk.handle import Handle, ResultTimeout, end_of, until_available, warn_in_handler
 from rota.sdk.transactions import require_async, require_blocking, submit_in
@@ -168,8 +168,8 @@ class WorkflowHandle(Generic[R_co]):
         return [one for one in nodes if one.is_current]
 
     async def _results(self) -> dict[str, Any]:
-        found = await (await self._app.control()).workflow_results(self._workflow_id)
-        return {one.name: json.loads(one.result or "null") for one in found if one.state is State.COMPLETED}
+        results = await (await self._app.control()).workflow_results(self._workflow_id)
+        return {one.name: json.loads(one.result or "null") for one in results if one.state is State.COMPLETED}
 
     async def _wait(self, timeout: timedelta | float | str | None) -> StoredWorkflow:  # noqa: ASYNC109 - passed on
         control = await self._app.control()

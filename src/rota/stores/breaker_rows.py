@@ -81,10 +81,10 @@ def summed(counts: Sequence[CallCount], rows: Iterable[Row], now: int) -> list[C
 
     Slots of the future are left out: the clock was set back since.
     """
-    found = list(rows)
+    listed = list(rows)
     sums = []
     for one in counts:
         span = one.first_slot(now), one.slot(now)
-        inside = [row for row in found if row[0] == one.name and span[0] <= row[1] <= span[1]]
+        inside = [row for row in listed if row[0] == one.name and span[0] <= row[1] <= span[1]]
         sums.append(replace(one, calls=sum(row[2] for row in inside), failures=sum(row[3] for row in inside)))
     return sums

@@ -19,32 +19,31 @@ LONGEST_INTERVAL_MICROS: Final = 10_000
 
 
 async def look_at_rates(claim: LimitedClaim, names: Iterable[str]) -> None:
-    """Have a claim count from what the counter says of its fast rates, if there is one; else from the store's ceilings.
-
-    Before the claim has asked what these limits allow.
+    """Take the arrival times of fast rates from the counter, if there is one; else from the store's ceilings. To be
+    called before the claim reads what these limits allow.
     """
     counter = claim.memory.rate_counter
     if counter is None:
         return
-    asked = [
+    counted = [
         CountedRate(name, limit.rates, claim.arrivals.get(name, (0, 0)))
         for name in names
         if (limit := claim.limits.get(name)) is not None and _is_fast(limit) and name not in claim.counted
     ]
-    arrivals = await counter.look(asked, claim.now) if asked else None
+    arrivals = await counter.look(counted, claim.now) if counted else None
     if arrivals is None:
         return
-    for one, found in zip(asked, arrivals, strict=True):
+    for one, times in zip(counted, arrivals, strict=True):
         claim.counted[one.name] = one
-        claim.arrivals[one.name] = found
+        claim.arrivals[one.name] = times
 
 
 async def arrivals_of(counter: RateCounter | None, limit: Limit, ceilings: Arrivals, now: int) -> Arrivals:
     """Return the arrival times of one limit: the counter's if it counts this limit, else the store's."""
     if counter is None or not _is_fast(limit):
         return ceilings
-    found = await counter.look([CountedRate(limit.name, limit.rates, ceilings)], now)
-    return ceilings if found is None else found[0]
+    arrivals = await counter.look([CountedRate(limit.name, limit.rates, ceilings)], now)
+    return ceilings if arrivals is None else arrivals[0]
 
 
 async def take_from_rates(claim: LimitedClaim, chosen: Iterable[Candidate]) -> list[tuple[str, int, int]] | None:
@@ -61,14 +60,14 @@ async def take_from_rates(claim: LimitedClaim, chosen: Iterable[Candidate]) -> l
         for name in limits_passed(one.queue, one.type, one.key, claim.limits)
         if name in claim.counted
     )
-    asked = [replace(claim.counted[name], starts=count) for name, count in sorted(starts.items())]
-    if not asked:
+    counted = [replace(claim.counted[name], starts=count) for name, count in sorted(starts.items())]
+    if not counted:
         return []
-    ceilings = await counter.take(asked, claim.now)
+    ceilings = await counter.take(counted, claim.now)
     if ceilings is None:
         claim.look_again_soon()
         return None
-    return [(one.name, *found) for one, found in zip(asked, ceilings, strict=True) if found != one.ceilings]
+    return [(one.name, *ceiling) for one, ceiling in zip(counted, ceilings, strict=True) if ceiling != one.ceilings]
 
 
 def _is_fast(limit: Limit) -> bool:

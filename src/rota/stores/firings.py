@@ -41,11 +41,11 @@ def is_plain(firing: Firing) -> bool:
 
 def still_holding(firings: Sequence[Firing], schedules: Sequence[Row]) -> list[Firing]:
     """Return the firings whose schedule is unchanged; rows are (id, version, next_fire_at, paused_at)."""
-    found = {row[0]: row[1:] for row in schedules}
+    by_id = {row[0]: row[1:] for row in schedules}
     return [
         firing
         for firing in firings
-        if firing.schedule_id in found and _is_as_planned(firing, *found[firing.schedule_id])
+        if firing.schedule_id in by_id and _is_as_planned(firing, *by_id[firing.schedule_id])
     ]
 
 

@@ -1,10 +1,9 @@
-"""Submissions of jobs whose concurrency key may be full (`on_full`): what all stores derive alike.
+"""Submissions of jobs whose concurrency key may be full (`on_full`): the decisions that all stores share.
 
 A key is full if as many of its jobs in the queue of the new one run or are pending as may run at once. Other queues do
-not count: a caller that may use one queue must not learn of jobs in another, nor stop them. The store reads these jobs
-under the lock that claims of keys take, so that none starts meanwhile, and asks `FullKeys` about each new job that is
-due at once.
-Jobs with a later time, and those that Rota makes itself (of schedules, workflows, follow-ups, retries), wait.
+not count: a caller that may use one queue must neither see nor stop jobs in another. The store reads these jobs under
+the lock that claims of keys take, so that none starts meanwhile, and calls `FullKeys` for each new job that is due at
+once. Jobs with a later time, and those that Rota makes itself (of schedules, workflows, follow-ups, retries), wait.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def due_keyed(jobs: Sequence[NewJob], now: int) -> list[NewJob]:
 
 
 def names_of_keys(jobs: Iterable[NewJob]) -> list[str]:
-    """Return the names of the limits that may say what becomes of some jobs with a key."""
+    """Return the names of the limits whose `on_full` may apply to some jobs with a key."""
     keys = {(job.concurrency_key or "", job.type) for job in jobs}
     return sorted({name for key, type_ in keys for name in (key_limit(key), task_limit(task_of_key(key, type_)))})
 
@@ -46,10 +45,10 @@ def names_of_keys(jobs: Iterable[NewJob]) -> list[str]:
 def policies(jobs: Iterable[NewJob], stored: Iterable[Limit]) -> dict[JobId, Limit]:
     """Return the limits of the keys of some jobs, of those that do more than wait if the key is full."""
     limits = {limit.name: limit for limit in stored}
-    found = {job.id: limit_of_key(job.concurrency_key or "", job.type, limits) for job in jobs}
+    limits_by_job = {job.id: limit_of_key(job.concurrency_key or "", job.type, limits) for job in jobs}
     return {
         job_id: limit
-        for job_id, limit in found.items()
+        for job_id, limit in limits_by_job.items()
         if limit.max_running is not None and limit.on_full not in {None, OnFull.WAIT}
     }
 
@@ -65,7 +64,7 @@ def refuse_in_callers_transaction(jobs: Iterable[NewJob], stored: Iterable[Limit
 
 
 class FullKeys:
-    """The running and pending jobs of keys, with their queues, and what becomes of new ones."""
+    """The running and pending jobs of keys, with their queues; decides about new jobs of these keys."""
 
     def __init__(self, policies_: Mapping[JobId, Limit], jobs: Iterable[tuple[str, str, KeyJob]]) -> None:
         self._policies = policies_
@@ -87,7 +86,7 @@ class FullKeys:
         return Inserted(others[0].id, Receipt.DROPPED, others[0].state)
 
     def note_made(self, job: NewJob) -> State:
-        """Note that a job was made, and what becomes of it and of others; return its state."""
+        """Note that a job was made, and which jobs are cancelled for it; return its state."""
         limit = self._policies.get(job.id)
         if limit is None:
             return State.PENDING

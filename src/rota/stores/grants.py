@@ -1,7 +1,7 @@
 """Database roles with the least privileges: which role may do what to which table.
 
 The role `migrate` owns the tables and changes them; `run` is the role of Rota's processes, which create and drop no
-tables; `read` is for reports, and does not see what opens doors: hashes of tokens and secrets of webhooks.
+tables; `read` is for reports, and cannot read credentials: hashes of tokens and secrets of webhooks.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class ClaimRegistry(Generic[K]):
         self._by_boot: dict[str, K] = {}
         self._by_claim: dict[str, K] = {}
 
-    def bring(self, answer: HandedOffJob) -> bool:
+    def deliver(self, answer: HandedOffJob) -> bool:
         """Keep a job that was handed off if its claim waits in this process; return whether it does."""
         kept = self._by_claim.get(answer.claim_id)
         if kept is None:

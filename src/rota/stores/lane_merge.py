@@ -1,7 +1,7 @@
 """Merge of lanes: find the most urgent jobs of many lanes without reading `limit` jobs from each.
 
 A claim of a hundred jobs over a hundred lanes mostly takes one or two from each. So a few are read from every lane, in
-one statement. A lane that gave as many as were asked for may have more, so the merged order is complete only up to the
+one statement. A lane that gave as many as were requested may have more, so the merged order is complete only up to the
 first position at which a lane was cut off. If that is not enough, more is read from the lanes that were cut off too
 early, and no further than needed.
 """

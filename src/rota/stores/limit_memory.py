@@ -1,7 +1,7 @@
 """What a process remembers about limits between claims. All of it is a hint: each claim reads the limits anew.
 
-Claims of jobs without limits look for limits in their own statement, so nothing here can let a limit be exceeded. It
-only says whether it is worth looking for jobs that limits concern.
+Claims of jobs without limits check for limits in their own statement, so nothing here can let a limit be exceeded. It
+only decides whether to search for jobs that limits concern.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from rota.core.limit import Turns, queue_limit, task_limit
 from rota.ports.rates import RateCounter
 from rota.stores.lane_merge import LaneKey
 
-#: How soon a waiting claim looks again if a limit keeps jobs from it and no time is known at which the limit opens.
-#: Workers of this process are woken when a permit is free; this is for what other processes free.
+#: When a waiting claim is repeated if a limit keeps jobs from it and it is not known when the limit opens. Workers of
+#: this process are woken when a permit is free; this is for permits that other processes free.
 LOOK_AGAIN: Final = timedelta(seconds=1)
-#: How soon a claim looks again if another one holds the limits just then.
+#: When a claim is repeated if another one has locked the limits.
 NEXT_TRY: Final = timedelta(milliseconds=5)
-#: No claim looks again sooner.
+#: The shortest pause before a claim is repeated.
 SHORTEST_PAUSE: Final = timedelta(milliseconds=1)
-#: How often a process that knows of no limits and keys looks for them, if no notification tells it before.
+#: How often a process without known limits and keys checks for them, if there is no notification before.
 LOOK_SECONDS: Final = 1.0
-#: For so long jobs without limits go first if limits keep all others from starting. A limit that another process opens
-#: is noticed so much later by a worker that finds enough of the former.
+#: How long jobs without limits go first if limits keep all others from starting. A limit that another process opens is
+#: noticed that much later by a worker that finds enough of the former.
 HELD_SECONDS: Final = 0.5
 #: How many workers, lanes and leased jobs are remembered.
 MOST: Final = 50_000
 
 
 class LimitMemory:
-    """Whether limits are in use, whose turn it is, and which claims look again when."""
+    """Whether limits are in use, which keys were served last, and when claims are repeated."""
 
     def __init__(self) -> None:
         self.turns = Turns()
@@ -73,7 +73,7 @@ class LimitMemory:
         self._is_in_use, self._looked_at = bool(limited) or has_keys, monotonic()
 
     def note_held(self, claim: Claim, opens_in: float = HELD_SECONDS) -> None:
-        """Note that limits keep all jobs that they concern from starting, of those that a claim asks for."""
+        """Note that limits keep all jobs that they concern from starting, in the queues and types of a claim."""
         if len(self._held_until) >= MOST:
             self._held_until.clear()
         self._held_until[claim.queues, claim.types] = monotonic() + min(opens_in, HELD_SECONDS)
@@ -102,19 +102,18 @@ class LimitMemory:
         )
 
     def pause(self, claim: Claim) -> timedelta | None:
-        """Return how soon a claim that found nothing should look again because of a limit, once."""
+        """Return after which time a claim that found nothing should be repeated because of a limit, once."""
         return self._pauses.pop(claim.worker.boot, None) if self._pauses else None
 
     def note_pause(self, claim: Claim, span: timedelta) -> None:
-        """Note how soon a claim should look again."""
+        """Note when a claim should be repeated."""
         if len(self._pauses) >= MOST:
             self._pauses.clear()
         self._pauses[claim.worker.boot] = max(min(span, LOOK_AGAIN), SHORTEST_PAUSE)
 
     def share_pause(self, claim: Claim, others: Iterable[Claim], *, has_jobs: bool) -> None:
-        """Have claims that got nothing look again as soon as the one with which they were answered.
-
-        If that one got the jobs that a limit allowed, they look at once: then it is known when the limit opens.
+        """Repeat claims that got nothing as soon as the claim that was answered together with them. If that one got the
+        jobs that a limit allowed, they are repeated at once: then it is known when the limit opens.
         """
         span = self._pauses.get(claim.worker.boot)
         if has_jobs:

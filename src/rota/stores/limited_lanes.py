@@ -44,7 +44,7 @@ from rota.stores.system_rows import limit_of
 
 #: The row that is locked for all keys: most keys have none of their own.
 ALL_KEYS: Final = "key:"
-#: How many keys a claim looks at in one lane.
+#: How many keys of one lane a claim reads.
 MOST_KEYS_SEEN: Final = 1024
 #: A claim reads the jobs of at least this many keys that have a permit to give, so that the keys take turns.
 FEWEST_KEYS: Final = 16
@@ -80,7 +80,7 @@ def next_page(pages: KeyPages, rows: Sequence[Row]) -> KeyPage | None:
 
 
 class ClaimConditions(NamedTuple):
-    """What a claim must heed: paused queues, limits of queues and types by name, and whether jobs with a key wait."""
+    """Restrictions of a claim: paused queues, limits of queues and types by name, and whether jobs with a key wait."""
 
     now: int
     paused: Collection[str]
@@ -130,7 +130,7 @@ class LimitedClaim:
     #: Rates that are counted outside the store: their `arrivals` are the counter's.
     counted: dict[str, CountedRate] = field(default_factory=dict)
     allowances: dict[str, Allowance] = field(default_factory=dict)
-    #: What is left of a limit with so many running jobs and these arrivals.
+    #: The remaining allowance of a limit, by its running jobs and arrivals.
     alike: dict[tuple[str, int, tuple[int, int]], Allowance] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     #: Limits of tasks that have made keys of jobs of another type; None if there is none.
@@ -150,7 +150,7 @@ class LimitedClaim:
         return not is_limited(lane, self.missed)
 
     def allows(self, queue: str, type_: str, key: str | None) -> int:
-        """Return how many jobs of a lane, or of a key in it, may start, at most as many as the claim wants."""
+        """Return how many jobs of a lane, or of a key in it, may start, at most as many as the claim requests."""
         starts = self.claim.limit
         for name in limits_passed(queue, type_, key, self.limits):
             one = self._allowance(name)
@@ -166,8 +166,8 @@ class LimitedClaim:
 
     def open_lanes(self, lanes: Iterable[LaneKey]) -> list[tuple[str, str, int]]:
         """Return the lanes of which jobs may start, and how many."""
-        found = [(*lane, self.allows(*lane, None)) for lane in lanes if self.is_ours(lane)]
-        return [one for one in found if one[2] > 0]
+        allowances = [(*lane, self.allows(*lane, None)) for lane in lanes if self.is_ours(lane)]
+        return [one for one in allowances if one[2] > 0]
 
     def add_lane_jobs(self, rows: Iterable[Row]) -> None:
         """Add jobs without a key that may start: turn, id, priority, queue, type."""
@@ -175,7 +175,7 @@ class LimitedClaim:
             self.candidates.append(Candidate(turn, job_id, priority, queue, type_, None))
 
     def key_pages(self, lane: LaneKey) -> KeyPages:
-        """Go round the keys of a lane once, beginning behind the key served last, as far as a claim looks."""
+        """Page once through the keys of a lane, beginning behind the key served last, up to the limit of a claim."""
         served, seen = self.memory.last_keys.get(lane, ""), 0
         for after, last in ((served, None), ("", served)):
             page: KeyPage | None = KeyPage(after, last) if last != "" else None
@@ -197,10 +197,10 @@ class LimitedClaim:
         names = sorted(map(task_limit, others))
         return [name for name in names if name not in self.limits and name not in self.task_limits]
 
-    def note_tasks(self, names: Iterable[str], found: Iterable[Limit]) -> None:
+    def note_tasks(self, names: Iterable[str], limits: Iterable[Limit]) -> None:
         """Note limits of tasks that have made keys of jobs of another type: they hold for these keys only."""
         self.task_limits.update(dict.fromkeys(names))
-        self.task_limits.update((limit.name, limit) for limit in found)
+        self.task_limits.update((limit.name, limit) for limit in limits)
 
     def note_keys(self, lane: LaneKey, rows: Sequence[Row]) -> list[str]:
         """Note what limits some keys of a lane, and return the names of their limits.
@@ -220,8 +220,8 @@ class LimitedClaim:
     def open_keys(self, lane: LaneKey, keys: Sequence[str]) -> list[tuple[str, int]]:
         """Return those keys of a lane of which jobs may start, and how many. What limits them must have been noted."""
         most = self.allows(*lane, None)
-        found = [(key, min(most, self._starts_of(lane, key))) for key in keys] if most else []
-        return [one for one in found if one[1] > 0]
+        allowances = [(key, min(most, self._starts_of(lane, key))) for key in keys] if most else []
+        return [one for one in allowances if one[1] > 0]
 
     def _starts_of(self, lane: LaneKey, key: str) -> int:
         """Return how many jobs of a key may start, whatever the limits of its lane allow."""
@@ -303,11 +303,11 @@ class LimitedClaim:
         return chosen
 
     def look_again_soon(self) -> None:
-        """Have the claim look again: the jobs that it chose may not start after all."""
+        """Have the claim repeated: the jobs that it chose may not start after all."""
         self.memory.note_pause(self.claim, NEXT_TRY)
 
     def _note_pause(self) -> None:
-        """Have the claim look again: soon if another one holds a limit, or when a limit opens."""
+        """Have the claim repeated: soon if another one has locked a limit, or when a limit opens."""
         if self.missed:
             self.memory.note_pause(self.claim, NEXT_TRY)
             return
@@ -322,7 +322,7 @@ class LimitedClaim:
         Those that a clock that was set back has left far ahead are returned too: otherwise nothing would start until
         the clock has caught up.
         """
-        starts = {name: 0 for name in self.arrivals if self._is_astray(name)}
+        starts = {name: 0 for name in self.arrivals if self._is_too_far_ahead(name)}
         if all(limit.rate_limit is None for limit in self.limits.values()):
             chosen = ()
         for one in chosen:
@@ -337,9 +337,9 @@ class LimitedClaim:
             rows.append((name, arrivals[0], arrivals[1]))
         return rows
 
-    def _is_astray(self, name: str) -> bool:
+    def _is_too_far_ahead(self, name: str) -> bool:
         rates = self.limits[name].rates if name in self.limits else ()
-        return any(rate.is_astray(one, self.now) for rate, one in zip(rates, self.arrivals[name], strict=False))
+        return any(rate.is_too_far_ahead(one, self.now) for rate, one in zip(rates, self.arrivals[name], strict=False))
 
 
 def first_jobs(row: Row) -> list[Row]:

@@ -89,9 +89,7 @@ class Dialect(Protocol):
         """Return the index of finished jobs by their end."""
         ...
 
-    def among(self, ids: Sequence[JobId]) -> Condition:
-        """Return the condition that a job is one of these."""
-        ...
+    def among(self, ids: Sequence[JobId]) -> Condition: ...
 
     def conditions(self, query: JobQuery) -> Iterable[Condition]:
         """Return the conditions of a query, all but where it continues."""
@@ -111,16 +109,16 @@ async def find_some(
     begun_at = monotonic()
     give_up_at = begun_at + seconds
     while True:
-        found = await ask(rest, size)
-        jobs += found.jobs
-        count += found.count
+        job_slice = await ask(rest, size)
+        jobs += job_slice.jobs
+        count += job_slice.count
         now = monotonic()
         size = _next_size(size, now - begun_at, give_up_at - now)
         if query.terms:
             size = min(size, MOST_ROWS) if give_up_at > now else 0
-        if found.resume is None or len(jobs) + count >= query.limit or size < least:
-            return JobSlice(jobs, found.resume, count)
-        rest = replace(rest.behind(found.resume), limit=query.limit - len(jobs))
+        if job_slice.resume is None or len(jobs) + count >= query.limit or size < least:
+            return JobSlice(jobs, job_slice.resume, count)
+        rest = replace(rest.behind(job_slice.resume), limit=query.limit - len(jobs))
         begun_at = now
 
 
@@ -149,8 +147,8 @@ def read_slice(asking: SliceReader, rows: Callable[[str, list[Any]], Sequence[Ro
         while True:
             question = asking.send(rows(*question))
     except StopIteration as ended:
-        found: JobSlice = ended.value
-        return found
+        job_slice: JobSlice = ended.value
+        return job_slice
 
 
 async def read_slice_async(asking: SliceReader, rows: Callable[[str, list[Any]], Awaitable[Sequence[Row]]]) -> JobSlice:
@@ -160,8 +158,8 @@ async def read_slice_async(asking: SliceReader, rows: Callable[[str, list[Any]],
         while True:
             question = asking.send(await rows(*question))
     except StopIteration as ended:
-        found: JobSlice = ended.value
-        return found
+        job_slice: JobSlice = ended.value
+        return job_slice
 
 
 def _by_ids(dialect: Dialect, query: JobQuery) -> SliceReader:

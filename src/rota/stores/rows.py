@@ -53,14 +53,14 @@ def ids_text(ids: Sequence[int]) -> str:
 
 def unique_dependencies(dependencies: Sequence[Dependency]) -> list[tuple[JobId, Need, int]]:
     """Return parent, need and position of dependencies. If a job is named twice, the stricter need counts."""
-    found: dict[JobId, tuple[JobId, Need, int]] = {}
+    by_parent: dict[JobId, tuple[JobId, Need, int]] = {}
     for position, one in enumerate(dependencies):
-        earlier = found.get(one.on)
+        earlier = by_parent.get(one.on)
         if earlier is None:
-            found[one.on] = (one.on, one.need, position)
+            by_parent[one.on] = (one.on, one.need, position)
         elif earlier[1] is Need.END:
-            found[one.on] = (one.on, one.need, earlier[2])
-    return list(found.values())
+            by_parent[one.on] = (one.on, one.need, earlier[2])
+    return list(by_parent.values())
 
 
 def edge_of(row: Row) -> Edge:
@@ -227,8 +227,8 @@ def must_be_read_whole(more: object) -> bool:
     return more is not None and (more.__class__ is not str or not more)
 
 
-def leased_jobs(rows: Sequence[Row], claim: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
-    """Build leased jobs from rows in the order of claim_columns.sql; `elaborate` builds those with optional fields."""
+def leased_jobs(rows: Sequence[Row], claim: Claim, build_full: Callable[[Row], Job]) -> list[Job]:
+    """Build leased jobs from rows in the order of claim_columns.sql; `build_full` builds those with optional fields."""
     if not rows:
         return []
     started_at = from_micros(rows[0][12])
@@ -241,7 +241,7 @@ def leased_jobs(rows: Sequence[Row], claim: Claim, elaborate: Callable[[Row], Jo
             started_at, concurrency_key=row[13], meta=NO_META,
         )
         if row[13] is None or not must_be_read_whole(row[13])
-        else elaborate(row)
+        else build_full(row)
         for row in rows
     ]  # fmt: skip
 
@@ -274,7 +274,6 @@ def error_text(error: JobError | None) -> str | None:
 
 
 def error_of(text: str) -> JobError:
-    """Read an error."""
     return JobError(*json.loads(text))
 
 
@@ -396,14 +395,14 @@ def subject_of(wait: Wait, child_id: JobId | None) -> str | None:
 
 def lanes_of(rows: Iterable[Row]) -> tuple[LaneCount, ...]:
     """Read counts by lane and state. Jobs with and without a key are counted apart, and added up here."""
-    found: dict[tuple[str, str, str], LaneCount] = {}
+    lanes: dict[tuple[str, str, str], LaneCount] = {}
     for queue, type_, state, count, due_since in rows:
         one = LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
-        other = found.get((queue, type_, state))
+        other = lanes.get((queue, type_, state))
         if other is not None:
             one = LaneCount(one.lane, one.state, one.count + other.count, first_due((one, other)))
-        found[queue, type_, state] = one
-    return tuple(found.values())
+        lanes[queue, type_, state] = one
+    return tuple(lanes.values())
 
 
 def states_of(rows: Sequence[Row]) -> Mapping[State, int]:

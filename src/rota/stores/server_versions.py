@@ -28,11 +28,11 @@ def refuse_unsuitable(server: str, text: str) -> None:
         if mark in text.lower():
             raise InvalidRequest(f"store: the server is {name}, and {reason}; use {_known()}", field="store")
     # MariaDB may put the number of an old MySQL in front of its own.
-    found = _NUMBERS.search(text.removeprefix("5.5.5-"))
-    version = () if found is None else tuple(map(int, found[0].split(".")))
+    match = _NUMBERS.search(text.removeprefix("5.5.5-"))
+    version = () if match is None else tuple(map(int, match[0].split(".")))
     if version and version < _OLDEST[server]:
         raise InvalidRequest(
-            f"store: the server is {server} {found[0] if found else ''}, which is too old; use {_known()}",
+            f"store: the server is {server} {match[0] if match else ''}, which is too old; use {_known()}",
             field="store",
         )
 

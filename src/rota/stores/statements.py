@@ -2,8 +2,8 @@
 
 A file holds the statements of one family of verbs. Each begins with a line `-- name: claim_lane`, followed by a comment
 that says what it does and which index serves it. A statement may contain fragments that several share, written as
-`{job_columns}`; nothing else is ever put into SQL but bound parameters, and on PostgreSQL the ids between which a
-statement looks.
+`{job_columns}`; nothing else is ever put into SQL but bound parameters, and on PostgreSQL the range of ids to which a
+statement is restricted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def statements_of(package: str) -> Callable[[str], str]:
 
     @cache
     def texts() -> dict[str, str]:
-        found: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         for name, text in _read(package):
-            if name in found:
+            if name in by_name:
                 raise ValueError(f"{package}: two SQL statements are named {name!r}")
-            found[name] = text
-        return found
+            by_name[name] = text
+        return by_name
 
     @cache
     def statement(name: str) -> str:
@@ -44,7 +44,7 @@ def statements_of(package: str) -> Callable[[str], str]:
 @cache
 def for_rows(statement: str, count: int) -> str:
     """Return a statement with one row of VALUES as a statement with `count` rows of placeholders."""
-    return _ONE_ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * count), statement)
+    return _ONE_ROW.sub(lambda match: "VALUES " + ", ".join([match[1]] * count), statement)
 
 
 def _read(package: str) -> Iterator[tuple[str, str]]:
@@ -59,10 +59,10 @@ def _split(name: str, text: str) -> Iterator[tuple[str, str]]:
     lines: list[str] = []
     is_named = False
     for line in text.splitlines():
-        if found := _NAME.match(line):
+        if match := _NAME.match(line):
             if is_named or any(lines):
                 yield name, _joined(lines)
-            name, lines, is_named = found[1], [], True
+            name, lines, is_named = match[1], [], True
         elif not line.startswith("--"):
             lines.append(line)
     yield name, _joined(lines)

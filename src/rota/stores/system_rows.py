@@ -73,15 +73,15 @@ def member_of(row: Row) -> Member:
 
 
 def leadership_of(row: Row) -> Leadership:
-    """Read who leads, in the order of leader.sql."""
+    """Read the lead, in the order of leader.sql."""
     name, holder, term, until = row
     return Leadership(name, holder, term, from_micros(until))
 
 
 def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
-    """Read who leads now: a row whose time has passed names a former leader."""
-    found = [leadership_of(row) for row in rows]
-    return found[0] if found and found[0].until > from_micros(now) else None
+    """Read the current lead: a row whose time has passed is of a former leader."""
+    leads = [leadership_of(row) for row in rows]
+    return leads[0] if leads and leads[0].until > from_micros(now) else None
 
 
 def lock_of(row: Row) -> Lock:

@@ -26,7 +26,7 @@ def encode_text(text: str | None) -> str | None:
     """Escape a text so that a database accepts it. Different texts stay different."""
     if text is None or _UNWRITABLE.search(text) is None:
         return text
-    return _UNWRITABLE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+    return _UNWRITABLE.sub(lambda match: f"{_ESCAPE}{ord(match[0]):04x}", text)
 
 
 def decode_row(row: Iterable[Any]) -> tuple[Any, ...]:
@@ -35,4 +35,4 @@ def decode_row(row: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _read(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)

@@ -1,4 +1,4 @@
-"""Unique batches: split a batch so that a set-based statement sees each key once."""
+"""Unique batches: split a batch so that a set-based statement gets each key once."""
 
 from __future__ import annotations
 

@@ -76,12 +76,12 @@ class HistoryCounts:
 
     def _tally(self, queue: str, type_: str) -> Tally:
         lane = Lane(queue, type_)
-        found = self._lanes.get(lane)
-        if found is None:
+        tally = self._lanes.get(lane)
+        if tally is None:
             if len(self._lanes) >= MOST_LANES:
                 lane = OTHER
-            found = self._lanes.setdefault(lane, Tally())
-        return found
+            tally = self._lanes.setdefault(lane, Tally())
+        return tally
 
     def _submitted(self, jobs: Sequence[NewJob]) -> None:
         for job in jobs:

@@ -1,7 +1,7 @@
 """Event logging: a telemetry listener that writes a log line about every job that did not simply succeed.
 
-It names the kind of an error and not its message, which may be confidential; the job shows the message to those who may
-read it.
+It names the kind of an error and not its message, which may be confidential; the message is stored with the job, for
+users that may read it.
 """
 
 from __future__ import annotations

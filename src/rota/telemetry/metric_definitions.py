@@ -85,7 +85,7 @@ LEASES_LOST: Final = Metric(
 REFUSED: Final = Metric(
     "rota_settlements_refused_total",
     MetricKind.COUNTER,
-    "Outcomes that came too late: their jobs belonged to someone else.",
+    "Outcomes that were refused because their workers had lost the leases.",
 )
 CLAIMS_LIMITED: Final = Metric(
     "rota_claims_limited_total",
@@ -99,7 +99,9 @@ BREAKER_CHANGES: Final = Metric(
     ("breaker", "action"),
 )
 LEADER_CHANGES: Final = Metric(
-    "rota_leader_changes_total", MetricKind.COUNTER, "Times this process learned of a new leader, the first included."
+    "rota_leader_changes_total",
+    MetricKind.COUNTER,
+    "Changes of the leader that this process has read, the first leader included.",
 )
 EMITTED: Final = Metric(
     "rota_events_emitted_total",
@@ -129,7 +131,7 @@ HTTP_REJECTED: Final = Metric(
 COORDINATOR_UP: Final = Metric(
     "rota_coordinator_up",
     MetricKind.GAUGE,
-    "Whether the coordinator answered lately. If not, jobs run and nobody leads.",
+    "Whether the coordinator answered lately. If not, jobs run and no leader is known.",
 )
 STORE: Final = Metric(
     "rota_store_seconds",
@@ -139,9 +141,11 @@ STORE: Final = Metric(
     _TRIPS,
 )
 
-DISPATCHED: Final = Metric("rota_jobs_dispatched_total", MetricKind.COUNTER, "Jobs handed over to the broker's lines.")
+DISPATCHED: Final = Metric(
+    "rota_jobs_dispatched_total", MetricKind.COUNTER, "Jobs handed over to the queues of the broker."
+)
 RECALLED: Final = Metric(
-    "rota_jobs_recalled_total", MetricKind.COUNTER, "Jobs taken back from the broker: it lost them, or was away."
+    "rota_jobs_recalled_total", MetricKind.COUNTER, "Jobs recalled from the broker: it lost them, or was unavailable."
 )
 BROKER: Final = Metric(
     "rota_broker_seconds", MetricKind.HISTOGRAM, "How long the broker took to answer.", ("operation",), _TRIPS
@@ -205,11 +209,9 @@ QUEUE_PAUSED: Final = Metric(
     ("queue",), source=MetricSource.API,
 )  # fmt: skip
 DEAD_LETTERS: Final = Metric("rota_dead_letters", MetricKind.GAUGE, "Jobs in state dead.", source=MetricSource.API)
-WORKERS: Final = Metric("rota_workers", MetricKind.GAUGE, "Workers heard of lately.", source=MetricSource.API)
-FLEET_SLOTS: Final = Metric(
-    "rota_fleet_slots", MetricKind.GAUGE, "Slots of all those workers.", source=MetricSource.API
-)
-FLEET_BUSY: Final = Metric(
+WORKERS: Final = Metric("rota_workers", MetricKind.GAUGE, "Workers with a recent heartbeat.", source=MetricSource.API)
+ALL_SLOTS: Final = Metric("rota_fleet_slots", MetricKind.GAUGE, "Slots of all those workers.", source=MetricSource.API)
+ALL_BUSY_SLOTS: Final = Metric(
     "rota_fleet_slots_busy", MetricKind.GAUGE, "Slots of those workers in use.", source=MetricSource.API
 )
 LEADER: Final = Metric("rota_leader", MetricKind.GAUGE, "Whether this process leads.", source=MetricSource.API)
@@ -229,12 +231,12 @@ BUSY: Final = Metric(
     "rota_worker_slots_busy", MetricKind.GAUGE, "Jobs that this worker holds.", source=MetricSource.WORKER
 )
 DRAINING: Final = Metric(
-    "rota_worker_draining", MetricKind.GAUGE, "Whether it was told to stop.", source=MetricSource.WORKER
+    "rota_worker_draining", MetricKind.GAUGE, "Whether it is draining.", source=MetricSource.WORKER
 )
 LINKED: Final = Metric(
     "rota_worker_linked",
     MetricKind.GAUGE,
-    "Whether its API or store took its last sign of life.",
+    "Whether its API or store accepted its last heartbeat.",
     source=MetricSource.WORKER,
 )
 
@@ -243,6 +245,6 @@ ALL_METRICS: Final = (
     HTTP_REJECTED, CLAIMS_LIMITED, LIMIT_RUNNING, LIMIT_WAITING, WORKFLOWS,
     BREAKER_STATE, BREAKER_WAITING, BREAKER_CHANGES,
     COORDINATOR_UP, EMITTED, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, QUEUE_DUE,
-    QUEUE_OLDEST_DUE, QUEUE_PAUSED, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP,
+    QUEUE_OLDEST_DUE, QUEUE_PAUSED, DEAD_LETTERS, WORKERS, ALL_SLOTS, ALL_BUSY_SLOTS, LEADER, STORE_UP,
     STORE_WRITABLE, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

@@ -184,7 +184,6 @@ class Metrics:
         self._broker = Histograms(metric_definitions.BROKER)
 
     def collect(self) -> Sequence[MetricValues]:
-        """Return the values of all metrics."""
         return (
             self._submitted, self._attempts, self._outcomes, self._durations, self._starts, self._lateness, self._lost,
             self._refused, self._limited, self._breakers, self._leaders, self._emitted, self._workflows, self._pruned,

@@ -17,7 +17,7 @@ from rota.wire.scalars import Duration, Moment, Name, QueueName, moment_of
 _ActionName = Annotated[str, Meta(min_length=1, max_length=40)]
 _Actions = Annotated[list[_ActionName], Meta(max_length=40)]
 _Limit = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-#: Left out for all queues. An empty list is refused: it would be all queues too, where somebody meant none.
+#: Left out for all queues. An empty list is refused: it would mean all queues too, where none may have been intended.
 _Queues = Annotated[list[QueueName], Meta(min_length=1, max_length=100)]
 
 
@@ -139,7 +139,6 @@ class AccessForm(Struct, kw_only=True):
 
 
 def draft_of(form: TokenRequest, now: datetime) -> TokenDraft:
-    """Make the draft of a token."""
     expires_at = moment_of(form.expires_at, "expires_at")
     if form.expires is not None:
         if expires_at is not None:

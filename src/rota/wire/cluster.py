@@ -84,7 +84,7 @@ class WorkerForm(Struct, kw_only=True):
 
 
 class WorkerDetail(WorkerForm, kw_only=True):
-    """A worker, with its stacks if they were asked for."""
+    """A worker, with its stacks if they were requested."""
 
     stacks: str = ""
     stacks_at: Moment | None = None
@@ -130,7 +130,7 @@ class QueueForm(Struct, kw_only=True):
     max_running: int | None
     rate_limit: str | None
     version: Count
-    #: Who paused it, if the ledger still says so. Only in `GET /v1/queues`, as what follows.
+    #: The actor who paused it, if the ledger still has the entry. Only in `GET /v1/queues`, as the fields below.
     paused_by: str | None = None
     #: Jobs submitted and ended for good a minute, in the last five whole minutes; null if they were not counted.
     rate_in: float | None = None

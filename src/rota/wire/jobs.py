@@ -18,6 +18,7 @@ from rota.ports.client import Deed
 from rota.ports.store import Inserted, Receipt
 from rota.wire.logs import ProgressForm, log_text, progress_form
 from rota.wire.problem import Problem
+from rota.wire.retry_rules import RetryRule, backoff_of, retry_rule_of
 from rota.wire.scalars import (
     NULL,
     Count,
@@ -32,7 +33,7 @@ from rota.wire.scalars import (
     raw,
     schedule_id_of,
 )
-from rota.wire.submission import FollowUp, RetryRule, backoff_of, follow_up_of, retry_rule_of, template_of, text_of
+from rota.wire.submission import FollowUp, follow_up_of, template_of, text_of
 
 
 class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -252,7 +253,7 @@ def job_form(job: Job) -> JobForm:
 
 
 def _retry_rule(backoff: Backoff) -> RetryRule | None:
-    """Give the retry rule, or None for the default."""
+    """Return the retry rule, or None for the default."""
     return None if backoff is DEFAULT_BACKOFF or backoff == DEFAULT_BACKOFF else retry_rule_of(backoff)
 
 
@@ -446,7 +447,7 @@ _CONFLICTS: Final = {
 
 
 def conflict_form(inserted: Inserted) -> ConflictForm | None:
-    """Say why a submission was answered with an earlier job; None if it was not."""
+    """Return why a submission was answered with an earlier job; None if it was not."""
     if inserted.receipt not in _CONFLICTS:
         return None
     detail, fix = _CONFLICTS[inserted.receipt]

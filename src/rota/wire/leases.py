@@ -323,7 +323,7 @@ def report_form(report: AttemptReport, lease_token: str | None = None) -> Report
 
 
 class InputRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A worker's question for what its job takes from the jobs before it."""
+    """A worker's request for the input that its job takes from the jobs before it."""
 
     id: Identifier
     fence: Fence

@@ -29,7 +29,7 @@ class LimitChange(Struct, kw_only=True, forbid_unknown_fields=True):
     weight: Weight | None = None
     #: `strict`: the jobs of a key start in the order of submission, each after the one before it has ended.
     order: Literal["strict"] | None = None
-    #: What becomes of a new job whose key has as many running and waiting jobs as may run at once.
+    #: The policy for a new job whose key has as many running and waiting jobs as may run at once.
     on_full: OnFull | None = None
 
 

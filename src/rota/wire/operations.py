@@ -13,7 +13,7 @@ from rota.wire.scalars import Count, Duration, Identifier, Name
 
 
 class OperationArguments(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`rate`: jobs a second. `canary`: act on so many first, and on the rest only if they succeed."""
+    """`rate`: jobs a second. `canary`: the number of jobs to act on first; the others follow only if these succeed."""
 
     rate: Annotated[float, Meta(gt=0, le=100_000)] | None = None
     canary: Annotated[int, Meta(ge=1, le=MOST_CANARIES)] | None = None

@@ -11,7 +11,7 @@ from rota.wire.scalars import Count, Moment, Seconds
 
 
 class StoreForm(Struct, kw_only=True):
-    """The store: its kind, whether it took the last write of this process, and how long it took to tell its time."""
+    """The store: its kind, whether the last write of this process succeeded, and how long reading its clock took."""
 
     kind: str
     is_writable: bool
@@ -19,7 +19,7 @@ class StoreForm(Struct, kw_only=True):
 
 
 class WorkerTotals(Struct, kw_only=True):
-    """Workers by condition, and their slots. Draining workers are alive; stale ones were not heard of lately."""
+    """Workers by condition, and their slots. Draining workers are alive; stale ones have sent no heartbeat lately."""
 
     live: Count
     draining: Count

@@ -134,3 +134,7 @@ def raw(text: str | None) -> Raw:
 
 def null_value() -> Raw:
     return NULL
+
+
+def seconds_of(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

@@ -73,7 +73,7 @@ class ScheduleRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_def
 
 
 class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be apply_change in a schedule; what is left out stays."""
+    """A change of a schedule; fields that are left out stay as they are."""
 
     name: Name | UnsetType = UNSET
     cron: Name | UnsetType = UNSET
@@ -177,7 +177,7 @@ class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
 
 
 class ClockChangeForm(Struct, kw_only=True):
-    """A clock change of the zone within a year that the rule stumbles over, and what it does then."""
+    """A clock change of the zone within a year that affects the rule, and its effect."""
 
     at: Moment
     kind: Literal["gap", "overlap"]
@@ -303,7 +303,6 @@ def draft_form(draft: Draft) -> ScheduleRequest:
 
 
 def apply_change(schedule: Schedule, change: ScheduleChange, defaults: Defaults = SERVER_DEFAULTS) -> Schedule:
-    """Apply a change to a schedule."""
     refuse_without_effect(change, schedule.catch_up if change.catch_up is UNSET else change.catch_up)
     merged = draft_form(schedule)
     for name in change.__struct_fields__:

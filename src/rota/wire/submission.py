@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Annotated, Any, Final, TypeVar
@@ -23,7 +23,7 @@ from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import State
 from rota.core.limit import breaker_limit, key_of
 from rota.core.request_hash import canonical_request_hash
-from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.submission import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -50,6 +50,7 @@ from rota.core.unique_keys import (
     control_of,
     overridden,
 )
+from rota.wire.retry_rules import RetryRule, backoff_of, retry_rule_of
 from rota.wire.scalars import (
     Duration,
     Identifier,
@@ -64,6 +65,7 @@ from rota.wire.scalars import (
     id_in_field,
     moment_of,
     null_value,
+    seconds_of,
 )
 
 DEFAULT_TYPE: Final = "default"
@@ -72,21 +74,6 @@ Attempts = Annotated[int, Meta(ge=1, le=10_000)]
 Tags = Annotated[list[Name], Meta(max_length=32)]
 Metadata = Annotated[dict[Name, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=64)]
 T = TypeVar("T")
-
-
-class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The delays between attempts. Fields that are left out have the server's defaults."""
-
-    growth: Growth | None = None
-    base: Duration | None = None
-    factor: Annotated[float, Meta(ge=1, le=1_000_000)] | None = None
-    cap: Duration | None = None
-    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
-    delays: Annotated[list[Duration], Meta(min_length=1, max_length=100)] | None = None
-    max_elapsed: Duration | None = None
-    #: Retries are at most this share of the starts of the job's type within `budget_window`; more of them start later.
-    budget: Annotated[float, Meta(gt=0, le=1)] | None = None
-    budget_window: Duration | None = None
 
 
 class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -218,7 +205,7 @@ def normalized(submission: Submission, header_key: str | None = None) -> Submiss
 
 
 def agreed_value(synonyms: Mapping[str, T | None]) -> T | None:
-    """Give the value of several synonyms; refuse different values."""
+    """Return the value of several synonyms; refuse different values."""
     given = {name: value for name, value in synonyms.items() if value is not None}
     values = list(given.values())
     if any(value != values[0] for value in values[1:]):
@@ -230,7 +217,7 @@ def agreed_value(synonyms: Mapping[str, T | None]) -> T | None:
 
 
 def request_of(submission: Submission, defaults: Defaults) -> bytes:
-    """Give the hash stored with an idempotency key: of the fingerprint in the submission, or of the whole request.
+    """Return the hash stored with an idempotency key: of the fingerprint in the submission, or of the whole request.
 
     A fingerprint of 32 hexadecimal digits is a hash already, as Rota's own client sends it.
     """
@@ -242,7 +229,7 @@ def request_of(submission: Submission, defaults: Defaults) -> bytes:
 
 
 def fingerprint_hash(given: str) -> bytes:
-    """Give the hash of a fingerprint; one that is a hash already stays as it is."""
+    """Return the hash of a fingerprint; one that is a hash already stays as it is."""
     return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
 
 
@@ -393,7 +380,7 @@ def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Templat
 
 
 def follow_up_of(template: Template) -> FollowUp:
-    return FollowUp(**_fields_of(template), expires=_seconds(template.expires), delay=_seconds(template.delay))
+    return FollowUp(**_fields_of(template), expires=seconds_of(template.expires), delay=seconds_of(template.delay))
 
 
 def submission_of(job: NewJob, now: datetime) -> Submission:
@@ -423,7 +410,7 @@ _NO_CONTROL: Final[Mapping[str, Any]] = {"unique_for": 0.0}
 def _control_fields_of(key: UniqueKey | None) -> Mapping[str, Any]:
     if key is None:
         return _NO_CONTROL
-    period = _seconds(key.period)
+    period = seconds_of(key.period)
     fields: dict[str, Any] = {"unique_key": key.text}
     match key.kind:
         case UniqueKind.UNIQUE:
@@ -431,7 +418,7 @@ def _control_fields_of(key: UniqueKey | None) -> Mapping[str, Any]:
         case UniqueKind.THROTTLE:
             fields |= {"throttle": period}
         case UniqueKind.DEBOUNCE:
-            fields |= {"debounce": period, "max_wait": _seconds(key.max_wait)}
+            fields |= {"debounce": period, "max_wait": seconds_of(key.max_wait)}
     return fields
 
 
@@ -444,64 +431,13 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
         "max_attempts": one.max_attempts,
         "retry": retry_rule_of(one.backoff),
         "delivery": one.delivery,
-        "timeout": _seconds(one.timeout),
+        "timeout": seconds_of(one.timeout),
         "concurrency_key": one.concurrency_key,
         "tags": list(one.tags) or None,
         "meta": dict(one.meta) or None,
         "on_success": None if one.on_success is None else follow_up_of(one.on_success),
         "on_failure": None if one.on_failure is None else follow_up_of(one.on_failure),
     }
-
-
-_SPANS: Final = ("base", "cap", "max_elapsed", "budget_window")
-
-
-def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
-    """Convert a rule; fields that it leaves out are taken from `default`."""
-    spans = {name: duration_of(getattr(rule, name), f"retry.{name}") for name in _SPANS}
-    changes: dict[str, Any] = {name: span for name, span in spans.items() if span is not None}
-    if rule.delays is not None:
-        changes["delays"] = tuple(duration_of(delay, "retry.delays") for delay in rule.delays)
-        changes["growth"] = rule.growth or Growth.LISTED
-    elif rule.growth is not None:
-        changes["growth"] = rule.growth
-        if rule.growth is not Growth.LISTED:
-            changes["delays"] = ()
-    for name in ("factor", "jitter", "budget"):
-        if (value := getattr(rule, name)) is not None:
-            changes[name] = value
-    backoff = shared(replace(default, **changes))
-    _refuse_without_effect(rule, backoff)
-    return backoff
-
-
-def _refuse_without_effect(rule: RetryRule, backoff: Backoff) -> None:
-    """Refuse fields that the rule would not use. With `growth` it may be a whole rule, as a job shows it."""
-    if rule.delays is not None and rule.growth is None:
-        for name in ("base", "factor", "cap"):
-            if getattr(rule, name) is not None:
-                message = (
-                    f"retry.{name}: has no effect beside delays, which says each delay by itself; give one of them"
-                )
-                raise InvalidRequest(message, field=f"retry.{name}")
-    if rule.budget_window is not None and backoff.budget is None:
-        message = "retry.budget_window: has no effect without budget; give budget as well"
-        raise InvalidRequest(message, field="retry.budget_window")
-
-
-def retry_rule_of(backoff: Backoff) -> RetryRule:
-    """Convert a backoff in full: the other side may have other defaults."""
-    return RetryRule(
-        growth=backoff.growth,
-        base=_seconds(backoff.base),
-        factor=backoff.factor,
-        cap=_seconds(backoff.cap),
-        jitter=backoff.jitter,
-        delays=[delay.total_seconds() for delay in backoff.delays] or None,
-        max_elapsed=_seconds(backoff.max_elapsed),
-        budget=backoff.budget,
-        budget_window=None if backoff.budget is None else _seconds(backoff.budget_window),
-    )
 
 
 def positive_duration(value: float | str | None, field: str) -> timedelta | None:
@@ -513,9 +449,5 @@ def positive_duration(value: float | str | None, field: str) -> timedelta | None
 
 
 def text_of(value: Raw) -> str:
-    """Give embedded JSON as text."""
+    """Return embedded JSON as text."""
     return str(memoryview(value), "utf-8")
-
-
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()

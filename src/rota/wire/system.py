@@ -135,7 +135,7 @@ class LeaderForm(Struct, kw_only=True):
 
 
 class ClusterForm(Struct, kw_only=True):
-    """The cluster as the coordinator knows it: leader, live members, and shared configuration."""
+    """The cluster as the coordinator reports it: leader, live members, and shared configuration."""
 
     coordinator: str
     coordinator_health: bool

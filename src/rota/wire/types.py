@@ -1,4 +1,4 @@
-"""Task types: what is known of each, and the registration of payload schemas by workers."""
+"""Task types with their counts, workers and payload schemas; and the registration of schemas by workers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from rota.wire.scalars import Count, Duration, Identifier, Moment, Name, QueueNa
 
 
 class WebhookRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A webhook to create: its address, the events it is told of, and the queues whose jobs count; left out, all."""
+    """A webhook to create: its address, the events it subscribes to, and the queues whose jobs count; left out, all."""
 
     name: Name
     url: Annotated[str, Meta(min_length=1, max_length=2_000)]

@@ -1,4 +1,4 @@
-"""What workers tell about themselves with a heartbeat, and the orders that its answer brings."""
+"""The facts that workers report with a heartbeat, and the orders in its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.wire.scalars import Count, Identifier, Moment, Name, Text, moment_of
 
 
 class FactsForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a worker tells about its process. `cpu` is in cores, `rss` in bytes.
+    """What a worker reports about its process. `cpu` is in cores, `rss` in bytes.
 
     `sent_at` is by the worker's own clock; the server compares it with its own.
     """
@@ -29,7 +29,7 @@ class FactsForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class OrdersForm(Struct, kw_only=True):
-    """What operators told a worker: to be quiet, to stop, and how often to show its stacks."""
+    """The orders for a worker: quiet, stop, and the number of requests for its stacks."""
 
     quiet: bool = False
     stop: bool = False

@@ -165,13 +165,13 @@ class ResultPage(Struct, kw_only=True):
 
 
 def submission_of_node(node: NodeRequest) -> Submission:
-    """Give the job of a node as a submission of its own, without dependencies."""
+    """Return the job of a node as a submission of its own, without dependencies."""
     shared = {name: getattr(node, name) for name in FollowUp.__struct_fields__}
     return Submission(**shared, run_at=node.run_at)
 
 
 def parents_of(request: WorkflowRequest) -> list[tuple[NodeParent, ...]]:
-    """Give the dependencies of each node by position; refuse a name that no node has."""
+    """Return the dependencies of each node by position; refuse a name that no node has."""
     positions = {node.name: position for position, node in enumerate(request.nodes)}
     if sum(len(node.after or ()) for node in request.nodes) > MOST_EDGES:
         message = f"nodes: more than {MOST_EDGES:,} dependencies; put a node in between"
@@ -192,7 +192,7 @@ def _parent(name: str, given: str | NodeAfterForm, positions: Mapping[str, int])
 
 
 def request_hash_of(request: WorkflowRequest, defaults: Defaults) -> bytes:
-    """Give the hash that is stored with the key of a workflow: of its fingerprint, or of the graph."""
+    """Return the hash that is stored with the key of a workflow: of its fingerprint, or of the graph."""
     if request.idempotency_fingerprint is not None:
         return fingerprint_hash(request.idempotency_fingerprint)
     nodes = [
@@ -300,7 +300,7 @@ def result_form(one: NodeResult) -> NodeResultForm:
 
 
 def workflow_of(form: WorkflowForm) -> StoredWorkflow:
-    """Read a workflow. The counts tell its state and progress, but no reasons beyond those."""
+    """Read a workflow. Its state and progress come from the counts, which have no reasons."""
     counts = tuple(_count_of(name, number) for name, number in form.progress.items())
     return StoredWorkflow(
         WorkflowId(job_id_of(form.id)), form.name, form.policy, form.node_count, form.created_at, counts, form.state
@@ -316,7 +316,7 @@ def _count_of(name: str, count: int) -> NodeCount:
 def nodes_of(detail: WorkflowDetail) -> list[Node]:
     """Read the nodes of a workflow, those of earlier runs included."""
     positions = {node.name: node.position for node in detail.nodes}
-    found: list[Node] = []
+    nodes: list[Node] = []
     for form in detail.nodes:
         workflow_id = WorkflowId(job_id_of(detail.id))
         parents = tuple(_parent(form.name, one, positions) for one in form.after)
@@ -342,9 +342,9 @@ def nodes_of(detail: WorkflowDetail) -> list[Node]:
         )
         runs = [*form.earlier, EarlierRun(job_id=form.job_id, state=form.state, reason=form.reason)]
         for run, following in pairwise(runs):
-            found.append(_earlier_node(node, run, following.job_id))
-        found.append(node)
-    return found
+            nodes.append(_earlier_node(node, run, following.job_id))
+        nodes.append(node)
+    return nodes
 
 
 def _earlier_node(node: Node, run: EarlierRun, by: str) -> Node:

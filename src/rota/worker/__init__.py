@@ -1,8 +1,8 @@
 """The worker: a process that runs handlers.
 
 It claims as many jobs as it has free slots, renews their leases, stops handlers that must stop, and reports every
-outcome. It does not decide what becomes of a job (the core does) and knows no store: it is given a `WorkSource`, in
-process or over HTTP.
+outcome. It does not decide the next state of a job (the core does) and uses no store directly: it is given a
+`WorkSource`, in process or over HTTP.
 """
 
 from __future__ import annotations

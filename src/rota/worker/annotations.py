@@ -1,6 +1,6 @@
 """Annotations of handlers: the types that JSON values are checked against and converted to.
 
-Each annotation is evaluated by itself: one that names something only a type checker knows is ignored, and the others
+Each annotation is evaluated by itself: one with a name that exists for type checkers only is ignored, and the others
 are kept. An annotation is checked only if msgspec can make its values from JSON, or if the type has `model_validate`
 (Pydantic); a value for any other annotation is passed unchanged.
 """

@@ -132,7 +132,7 @@ class CallSignature:
             try:
                 call = self._positional_call.decode(payload)
             except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
-                pass  # an unusual or wrong payload: the slow path below tells which
+                pass  # an unusual or wrong payload: handled by the slow path below
             else:
                 if not call.kwargs:
                     return call.args, {}

@@ -30,7 +30,7 @@ class Executor(Protocol):
         ...
 
     def interrupt(self, attempt: RunningAttempt) -> None:
-        """Make an attempt stop that was asked to, if the executor has a way to do so."""
+        """Interrupt an attempt after a stop request, if the executor can."""
         ...
 
     def abandon(self, attempt: RunningAttempt) -> None:
@@ -41,8 +41,8 @@ class Executor(Protocol):
 class RunningAttempt:
     """One attempt under one lease. All times are of the monotonic clock.
 
-    States: waiting (held, handler not started) -> started -> asked to stop (perhaps) -> finished. `AttemptTracker`
-    knows the state.
+    States: waiting (held, handler not started) -> started -> asked to stop (perhaps) -> finished. The state is in
+    `AttemptTracker`.
     """
 
     __slots__ = (

@@ -7,7 +7,7 @@ keys are never in one call.
 
 If a job is stopped (timeout, cancel, lost lease) before the call, it is left out; during the call, its result is
 dropped. If all jobs of a call were stopped, an async function is cancelled. If the worker dies, each job is found by
-its own lease. So a batch promises no more than a single handler: the function may see a job again.
+its own lease. So a batch has the same guarantee as a single handler: the function may get a job again.
 """
 
 from __future__ import annotations

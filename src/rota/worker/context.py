@@ -72,7 +72,7 @@ class StopSignals(Protocol):
 
 
 class JobContext:
-    """One attempt as its handler sees it; returned by `current()`."""
+    """The context of one attempt for its handler; returned by `current()`."""
 
     __slots__ = ("_child_log", "_facts", "_has_updates", "_log", "_open_steps", "_progress", "_steps", "_stop_signals")
 
@@ -152,7 +152,6 @@ class JobContext:
         self.add_line(datetime.now(UTC), "info", str(text))
 
     def add_line(self, at: datetime, level: str, message: str, logger: str = "") -> None:
-        """Add a line of some level and logger."""
         if self._log is None:
             self._log = LogTail()
         self._log.add(at.isoformat(timespec="milliseconds"), level, message, logger)
@@ -231,7 +230,7 @@ class JobContext:
     def call(self, key: str, task: CallableTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildCall[R]:
         """Call a task as a child job, once for this job and `key`; its `result()` waits for it as `sleep` waits.
 
-        Several children run at the same time if all are called before the first result is asked for.
+        Several children run at the same time if all are called before the first `result()`.
         """
         call = task.call(*args, **kwargs)
         wait = call_of(key, call)

@@ -9,9 +9,8 @@ watchdog runs on the source loop, so a blocked handler cannot delay it.
 For each attempt, by the monotonic clock:
 
 - past its time limit: asked to stop (`TIMEOUT`).
-- past nine tenths of its lease: doubtful; the heartbeat is asked to renew now. Past the whole lease, and past a short
-  time for the renewal to be answered: asked to stop (`LAPSED`). A worker that was paused comes here, and so asks the
-  store before it stops anything.
+- past nine tenths of its lease: doubtful; the heartbeat renews now. Past the whole lease, and past a short time for the
+  renewal to be answered: asked to stop (`LAPSED`). So a worker that was paused tries to renew before it stops anything.
 - asked to stop, and its grace period over: abandoned; its outcome is reported without waiting for the handler.
 
 While the handler loop does not respond, the watchdog logs that once, with the stack that blocks it, and hands back the
@@ -206,11 +205,15 @@ class Watchdog:
         return True
 
     def _log_block(self) -> None:
-        culprit = self._coroutines.current_attempt()
-        name = f"job {to_text(culprit.job.id)} ({culprit.job.type})" if culprit is not None else "a callback"
+        blocking_attempt = self._coroutines.current_attempt()
+        name = (
+            f"job {to_text(blocking_attempt.job.id)} ({blocking_attempt.job.type})"
+            if blocking_attempt is not None
+            else "a callback"
+        )
         _log.warning(
             "the event loop of the async handlers is blocked by %s; it delays every async job:\n%s",
             name,
             self._coroutines.loop.stack_text(),
-            extra=None if culprit is None else about(culprit.job),
+            extra=None if blocking_attempt is None else about(blocking_attempt.job),
         )

@@ -29,7 +29,7 @@ LONGEST_RESERVE: Final = 4.0
 SHORTEST_RESERVE: Final = 1.0
 #: Reserved for closing, when all is written.
 TO_CLOSE_SECONDS: Final = 0.25
-#: Even with no time left: a hand-back that is not written must wait for its lease to lapse.
+#: Even with no time left, for the open claim and for writing: otherwise jobs wait until their leases lapse.
 LEAST_TO_WRITE: Final = 0.25
 #: How long the open claim and the last announcement may take at most.
 LONGEST_LAST_REQUEST: Final = 2.0
@@ -67,13 +67,13 @@ class Drain:
         for attempt in list(self._tracker.waiting.values()):
             self._stopper.stop(attempt, StopReason.DRAIN)
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Do not wait for handlers any longer."""
         self._ends_at = min(self._ends_at, self._clock() + self._reserve)
         self._changed.set()
 
     def wake(self) -> None:
-        """Look again: an attempt has finished."""
+        """Check again: an attempt has finished."""
         self._changed.set()
 
     async def finish(self) -> None:
@@ -94,11 +94,15 @@ class Drain:
         """How long to wait for an answer that is not needed to end."""
         return min(self.seconds_left() / 4, LONGEST_LAST_REQUEST)
 
+    def seconds_for_claim(self) -> float:
+        """How long to wait for the jobs of the open claim, which otherwise wait for their leases to lapse."""
+        return max(self.seconds_for_request(), LEAST_TO_WRITE)
+
     def seconds_left(self) -> float:
         return max(self._ends_at - self._clock(), 0.0)
 
     async def _wait_for_attempts(self, reserve: float) -> None:
-        """Wait until nothing runs, or until so many seconds before the end."""
+        """Wait until nothing runs, or until `reserve` seconds before the end."""
         while self._tracker.held and (left := self.seconds_left() - reserve) > 0:
             self._changed.clear()
             with suppress(TimeoutError):

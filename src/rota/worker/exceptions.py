@@ -12,7 +12,7 @@ from rota.core.duration import parse_duration
 from rota.core.limit import check_limit_name
 
 ExceptionTypes = tuple[type[BaseException], ...]
-#: By these the dependency of a circuit breaker fails, unless the breaker names others.
+#: Exceptions that count as failures of a breaker's dependency, unless the breaker names others.
 DEPENDENCY_ERRORS: Final[ExceptionTypes] = (ConnectionError, TimeoutError)
 
 

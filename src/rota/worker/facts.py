@@ -1,4 +1,4 @@
-"""What a worker tells about its process: CPU time, memory, open files, and on request where each thread is."""
+"""Facts that a worker reports about its process: CPU time, memory, open files, and on request stacks of threads."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class CpuShare:
 
 
 def resident_bytes() -> int | None:
-    """Return the memory that this process occupies; None where the system does not tell."""
+    """Return the resident memory of this process; None where the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
     return None
 
 
 def open_files() -> int | None:
-    """Return how many file descriptors this process has open; None where the system does not tell."""
+    """Return how many file descriptors this process has open; None where the system does not report it."""
     with suppress(OSError):
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
     return None
 
 
 def stacks(tasks: Iterable[asyncio.Task[object]] = (), child_pids: Iterable[int] = ()) -> str:
-    """Return where each thread is, and each of some tasks that wait: code only, no values."""
+    """Return the stacks of all threads and of some tasks: code only, no values."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

@@ -9,9 +9,9 @@ Each claim has an id. If the answer is lost, the same claim is repeated and retu
 leases must have lapsed anyway does it get a new id. When the worker stops while a claim is open, the claim is withdrawn
 and repeated by its id without waiting: the jobs that it was given are handed back at once. If there are none it is
 repeated once more, a moment later, since the withdrawn request may reach the store after the first repetition. The
-heartbeat learns each new id before the claim is sent. If the worker dies with an open claim, its lease keeper repeats
-the claim by its id and hands back the jobs that were not started; without a lease keeper, such jobs wait until their
-leases lapse.
+heartbeat gets each new id before the claim is sent. If the worker dies with an open claim, its lease keeper repeats the
+claim by its id and hands back the jobs that were not started; without a lease keeper, such jobs wait until their leases
+lapse.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _log = logging.getLogger("rota.worker")
 WAIT_OF_LEASE: Final = 1 / 3
 AHEAD_OF_LEASE: Final = 1 / 10
 SHORT_WAIT: Final = timedelta(milliseconds=500)
-#: A pause after a claim that returned all there was. The handlers start on another thread, which would otherwise wait
-#: for the interpreter while this one claims what is not there.
+#: A pause after a claim that returned all due jobs. The handlers start on another thread, which would otherwise wait
+#: for the interpreter while this one sends a claim that finds nothing.
 PAUSE_SECONDS: Final = 0.001
 #: How long after it was withdrawn a claim may still reach the store.
 UNDER_WAY_SECONDS: Final = 0.1
@@ -80,7 +80,7 @@ class Fetcher:
         self._is_quiet = False
 
     def set_quiet(self, *, is_quiet: bool) -> None:
-        """Claim no more until told otherwise. The jobs of a claim that is answered nevertheless are handed back."""
+        """Claim no more while quiet. The jobs of a claim that is answered nevertheless are handed back."""
         self._is_quiet = is_quiet
         self._has_room.set()
 
@@ -90,7 +90,7 @@ class Fetcher:
         self._has_room.set()
 
     def wake(self) -> None:
-        """Look again for free slots."""
+        """Check again for free slots."""
         self._has_room.set()
 
     async def run(self) -> None:
@@ -162,7 +162,7 @@ class Fetcher:
         return self._open_claim
 
     async def close(self, seconds: float) -> None:
-        """Hand back the jobs of an open claim, if the source answers within so many seconds."""
+        """Hand back the jobs of an open claim, if the source answers within `seconds`."""
         if self._open_claim is None:
             return
         claim, _ = self._open_claim
@@ -180,7 +180,7 @@ class Fetcher:
             self._intake.hand_back(jobs)
 
     async def _withdrawn(self, claim: Claim) -> Sequence[Job]:
-        """Ask for the jobs of a claim that was withdrawn.
+        """Repeat a claim that was withdrawn, to get its jobs.
 
         A limit of 0 would be refused; so this may lease one job more, which is handed back too.
         """

@@ -39,7 +39,7 @@ _log = logging.getLogger("rota.worker")
 LARGEST_BATCH: Final = 500
 #: After a failed renewal the next one comes this much sooner.
 FASTER_AFTER_FAILURE: Final = 5
-#: A change is sent so soon. With the look of the API it is seen within a second.
+#: Updates are sent this often. With the interval of the API they are shown within a second.
 UPDATE_SECONDS: Final = 0.5
 
 
@@ -55,7 +55,7 @@ class LeaseHeartbeat(Protocol):
         ...
 
     def expect_claim(self, claim_id: str) -> None:
-        """Learn of a claim before it is sent: from then on jobs may be leased to the worker under this id."""
+        """Note a claim before it is sent: from then on jobs may be leased to the worker under this id."""
         ...
 
     def hold(self, attempts: Iterable[RunningAttempt]) -> None:

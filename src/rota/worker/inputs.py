@@ -1,7 +1,7 @@
 """Inputs: an attempt whose job takes results from other jobs waits here until they have been read.
 
 The attempt is held meanwhile: its lease is renewed, and a cancel or a drain hands it back. An input that the source
-refuses (it is too large) is a permanent failure; a source that does not answer is asked again.
+refuses (it is too large) is a permanent failure; a request that the source does not answer is repeated.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Intake:
             self._start(attempts)
 
     def learn_store_time(self, store_time: datetime, asked_at: float) -> None:
-        """Learn the store's clock reading that was requested at `asked_at` of the monotonic clock."""
+        """Note a reading of the store's clock that was requested at `asked_at` of the monotonic clock."""
         self._early_jobs.learn_store_time(store_time, asked_at)
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class EarlyJobs:
         self._timer: asyncio.TimerHandle | None = None
 
     def learn_store_time(self, store_time: datetime, asked_at: float | None = None) -> None:
-        """Learn a reading of the store's clock, and compute again when each attempt is due."""
+        """Note a reading of the store's clock, and compute again when each attempt is due."""
         self._clock_offset.observe(store_time, self._clock(), asked_at)
         if self._waiting:
             self._start_due()

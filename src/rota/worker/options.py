@@ -39,7 +39,7 @@ class WorkerOptions:
     fail_rate: float = 0.0
     #: The largest result that is stored, as JSON.
     result_bytes: int = 4_000_000
-    #: A child process is replaced after so many jobs, or once it has grown beyond so many bytes.
+    #: A child process is replaced after this many jobs, or once it has grown beyond this many bytes.
     child_jobs: int = 1000
     child_bytes: int | None = None
     #: How long the lease keeper renews for a worker that sends nothing (something holds its GIL).
@@ -51,7 +51,7 @@ class WorkerOptions:
     #: Level and format of log lines in child processes; None leaves their logging alone.
     logs: tuple[str, str] | None = None
     #: How steps join a handler's own transaction; None if the worker reaches the store over HTTP.
-    house: CallerTxConfig | None = None
+    caller_tx_config: CallerTxConfig | None = None
     host: str = ""
     version: str = ""
     address: str = ""

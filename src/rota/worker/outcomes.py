@@ -184,7 +184,7 @@ class _CachedStack(traceback.StackSummary):
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary, **more: Any) -> str:  # noqa: ANN401 - its own
         if any(more.values()):
-            # Colours, from Python 3.13 on. Rota never asks for them.
+            # Colours, from Python 3.13 on; never used here.
             return super().format_frame_summary(frame_summary, **more)
         frame = frame_summary
         key = (frame.filename, frame.name, frame.line, frame.lineno, frame.colno, frame.end_lineno, frame.end_colno)

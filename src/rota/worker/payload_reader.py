@@ -30,7 +30,7 @@ _LOG_SECONDS: Final = 60.0
 
 
 class PayloadReader:
-    """Decrypts payloads, or says what becomes of a job that cannot be decrypted."""
+    """Decrypts payloads, or returns the outcome of a job that cannot be decrypted."""
 
     def __init__(self, cipher: Cipher | None, clock: Callable[[], float]) -> None:
         self._cipher = cipher

@@ -1,7 +1,7 @@
 """References to code, as in ``package.module:name``: given by the process that starts another, never by a payload.
 
-The only place in the worker that imports by name. A worker tells its child processes which handler to run, and its
-lease keeper how to reach the store.
+The only place in the worker that imports by name. A worker sends its child processes a reference to the handler to run,
+and its lease keeper one to its work source.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class OutcomeReporter:
         return [*self._batch, *self._outbox]
 
     def wake(self) -> None:
-        """Look at the outbox."""
+        """Check the outbox for reports."""
         self._filled.set()
 
     def close(self) -> None:

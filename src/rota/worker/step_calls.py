@@ -33,10 +33,10 @@ class StepCalls:
     """Calls the step store on behalf of attempts."""
 
     def __init__(
-        self, keeper: StepKeeper, rng: Rng, clock: Callable[[], float], house: CallerTxConfig | None = None
+        self, keeper: StepKeeper, rng: Rng, clock: Callable[[], float], caller_tx_config: CallerTxConfig | None = None
     ) -> None:
         self._keeper = keeper
-        self._house = house
+        self._caller_tx_config = caller_tx_config
         self._clock = clock
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -44,7 +44,9 @@ class StepCalls:
 
     def steps_for(self, attempt: RunningAttempt) -> AttemptSteps:
         job = attempt.job
-        return AttemptSteps(AttemptStepChannel(self, attempt), TransactionSteps(job.id, job.fence, self._house))
+        return AttemptSteps(
+            AttemptStepChannel(self, attempt), TransactionSteps(job.id, job.fence, self._caller_tx_config)
+        )
 
     def start(self, call: Coroutine[Any, Any, StepAnswer], done: Callable[[asyncio.Task[StepAnswer]], None]) -> None:
         """Start a call from the source loop; `done` is called with its task when it ends."""

@@ -29,7 +29,7 @@ class TransactionSteps:
 
     job_id: JobId
     fence: int
-    house: CallerTxConfig | None
+    caller_tx_config: CallerTxConfig | None
 
     def perform(self, key: str, function: Callable[[], R], tx: object) -> R:
         """Perform a step on a blocking connection."""
@@ -47,14 +47,16 @@ class TransactionSteps:
 
     async def _open(self, key: str, tx: object, *, is_async: bool) -> tuple[CallerTransaction, Step | None]:
         """Read whether the step is done; refuse one that was begun without a transaction and never finished."""
-        if self.house is None:
+        if self.caller_tx_config is None:
             raise InvalidRequest(
                 "tx: this worker reaches the store over HTTP, so no connection of yours can be a part of it; start"
                 " the worker on the store itself, with --store",
                 field="tx",
             )
-        welcome: OpenCallerTransaction = resolve(self.house.factory)(self.house.url, self.house.encryption_keys)
-        transaction = await welcome(tx, is_async=is_async)
+        open_transaction: OpenCallerTransaction = resolve(self.caller_tx_config.factory)(
+            self.caller_tx_config.url, self.caller_tx_config.encryption_keys
+        )
+        transaction = await open_transaction(tx, is_async=is_async)
         step = await transaction.step(self.job_id, key)
         if step is not None:
             require_kind(step, StepKind.EFFECT)

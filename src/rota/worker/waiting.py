@@ -63,12 +63,10 @@ class CallableTask(Protocol[P, R_co]):
 
 
 def sleep_of(key: str, span: Span) -> Wait:
-    """Make the wait of a sleep."""
     return _checked(Wait(key, StepKind.SLEEP, span=parse_duration(span, field="span")))
 
 
 def event_wait_of(key: str, event: str, timeout: Span | None) -> Wait:
-    """Make the wait for an event."""
     span = None if timeout is None else parse_duration(timeout, field="timeout")
     return _checked(Wait(key, StepKind.EVENT, span=span, event=event))
 
@@ -129,7 +127,7 @@ class ChildCall(Generic[R]):
 
 
 def _failed_job(known: dict[str, Any]) -> Job:
-    """Return a child that failed, as far as its caller is told: without payload and result."""
+    """Return a child that failed, without payload and result."""
     created_at, finished_at = map(from_micros, known["times"])
     return Job(
         id=JobId(known["id"]),

@@ -5,7 +5,8 @@ pipes of child processes. On the handler loop, in a thread of its own: async han
 handlers. No user code runs on the source loop, so no user code can delay renewals, deadlines or the writing of
 outcomes, unless it holds the GIL; for that case there is the lease-keeper process.
 
-States: open -> draining (`stop`) -> hurrying (`stop` again) -> over. Cancelling `run` is a stop in a hurry.
+States: open -> draining (`stop`) -> draining without waiting (`stop` again) -> over. Cancelling `run` does not wait
+either.
 
 What happens when a part dies. A handler: that is its outcome. A thread or the handler loop: it cannot be killed, but it
 can block; see deadlines.py. A child process: its job is lost, with the tail of its standard error. The lease keeper:
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from rota.encryption import Cipher
 
 _log = logging.getLogger("rota.worker")
-#: Sends a heartbeat, and returns the orders for the worker; None if they are passed to `obey` otherwise.
+#: Sends a heartbeat, and returns the orders for the worker; None if they are passed to `apply_orders` otherwise.
 Announce = Callable[[Member], Awaitable[WorkerOrders | None]]
 
 
@@ -127,7 +128,7 @@ class Worker:
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.stop()
-                parts.drain.hurry()
+                parts.drain.stop_waiting()
             except Exception:  # noqa: BLE001 - raised below, by `result`
                 break
         work.result()
@@ -137,7 +138,7 @@ class Worker:
     def stop(self) -> None:
         """Drain and end; a second call skips the waiting. To be called on the worker's loop, as signal handlers are."""
         if self._stop_requested.is_set() and self._parts is not None:
-            self._parts.drain.hurry()
+            self._parts.drain.stop_waiting()
         self._stop_requested.set()
 
     def cancel(self, leases: Iterable[LeaseKey]) -> None:
@@ -148,8 +149,8 @@ class Worker:
         if self._parts is not None:
             self._parts.cancel(leases)
 
-    def obey(self, orders: WorkerOrders) -> None:
-        """Do what an operator wants. To be called on the worker's loop, after each heartbeat."""
+    def apply_orders(self, orders: WorkerOrders) -> None:
+        """Apply orders of operators. To be called on the worker's loop, after each heartbeat."""
         before, self._orders = self._orders, orders
         parts = self._parts
         if orders.quiet != before.quiet:
@@ -246,9 +247,9 @@ class Worker:
             orders = await self._announce_member(self.member())
             if orders is not None:
                 before = self._orders
-                self.obey(orders)
+                self.apply_orders(orders)
                 if orders.stacks > before.stacks:
-                    # Somebody waits for them.
+                    # An operator waits for them.
                     await self._announce_member(self.member())
         except Exception as error:  # noqa: BLE001 - a worker that is not announced works nevertheless
             self._outage.failed(error)
@@ -291,7 +292,9 @@ class WorkerParts:
 
     def _make_executors(self, worker: Worker) -> None:
         options, rng, clock = worker.options, worker.rng, worker.clock
-        self._step_calls = None if worker.steps is None else StepCalls(worker.steps, rng, clock, options.house)
+        self._step_calls = (
+            None if worker.steps is None else StepCalls(worker.steps, rng, clock, options.caller_tx_config)
+        )
         self._executors = ExecutorGroup(
             self.tracker, options, self._step_calls, worker.spans, watch=self._alarm.set, rng=rng, clock=clock
         )
@@ -374,7 +377,7 @@ class WorkerParts:
         return self._executors.abandoned
 
     def stacks(self) -> str:
-        """Return where the threads and the async handlers of this process are."""
+        """Return the stacks of the threads and async handlers of this process."""
         return stacks(self._executors.coroutines.tasks(), self._executors.processes.pids)
 
     async def close(self, announcing: Coroutine[Any, Any, None]) -> None:
@@ -384,7 +387,7 @@ class WorkerParts:
         self._fetcher.stop()
         announcement = asyncio.create_task(announcing)
         await self._end("fetcher")
-        await self._fetcher.close(self.drain.seconds_for_request())
+        await self._fetcher.close(self.drain.seconds_for_claim())
         self.drain.hand_back()
         await self.drain.finish()
         await asyncio.wait([self._tasks["reporter"]], timeout=self.drain.seconds_to_write())

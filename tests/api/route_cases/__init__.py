@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from api.route_cases import access, breakers, jobs, limits, namespaces, schedules, webhooks, whole, work, workflows
-from api.route_cases.asking import CASES, Ask
+from api.route_cases import access, breakers, deployment, jobs, limits, namespaces, schedules, webhooks, work, workflows
+from api.route_cases.route_case import CASES, RouteClient
 
 __all__ = [
     "CASES",
-    "Ask",
+    "RouteClient",
     "access",
     "breakers",
+    "deployment",
     "jobs",
     "limits",
     "namespaces",
     "schedules",
     "webhooks",
-    "whole",
     "work",
     "workflows",
 ]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from api.route_cases.asking import Ask, acts, of
-from api.staging import Stage
+from api.environment import ApiEnvironment
+from api.route_cases.route_case import RouteClient, ledger_actions, of
 from rota.core.namespace import Namespace, NamespaceLimits
 from rota.ports.client import Actor
 from rota.runtime.assembly import AppDefinition
@@ -20,7 +20,7 @@ from rota.settings import Settings
 
 
 @asynccontextmanager
-async def hosted(stage: Stage) -> AsyncIterator[str]:
+async def hosted(env: ApiEnvironment) -> AsyncIterator[str]:
     """Have the API manage namespaces beside a file; give its path."""
     plan = RolePlan(schedules=False, serves=True, works=False, is_hosted=True)
 
@@ -29,67 +29,67 @@ async def hosted(stage: Stage) -> AsyncIterator[str]:
 
     with tempfile.TemporaryDirectory() as folder:
         url = str(Path(folder) / "rota.db")
-        services = NamespaceServices(stage.engine, Settings(), url, make)
-        stage.api.context.namespaces = services
+        services = NamespaceServices(env.engine, Settings(), url, make)
+        env.api.context.namespaces = services
         yield url
         await services.close()
 
 
-async def kept(stage: Stage) -> Namespace:
-    (namespace,) = await stage.store.namespaces()
+async def kept(env: ApiEnvironment) -> Namespace:
+    (namespace,) = await env.store.namespaces()
     return namespace
 
 
-async def listed(stage: Stage) -> None:
-    await stage.engine.namespaces.create("acme", NamespaceLimits(jobs_waiting=3), Actor("ann", surface="api"))
+async def listed(env: ApiEnvironment) -> None:
+    await env.engine.namespaces.create("acme", NamespaceLimits(jobs_waiting=3), Actor("ann", surface="api"))
 
 
 @of("POST /v1/namespaces")
-async def create(stage: Stage, ask: Ask) -> None:
-    await ask(404, json={"name": "acme"})
-    async with hosted(stage) as url:
-        form = await ask(201, json={"name": "acme", "limits": {"requests_per_second": 5}})
+async def create(env: ApiEnvironment, send: RouteClient) -> None:
+    await send(404, json={"name": "acme"})
+    async with hosted(env) as url:
+        form = await send(201, json={"name": "acme", "limits": {"requests_per_second": 5}})
         assert (form["name"], form["limits"]) == ("acme", {"requests_per_second": 5})
-        assert (await kept(stage)).limits == NamespaceLimits(requests_per_second=5)
+        assert (await kept(env)).limits == NamespaceLimits(requests_per_second=5)
         assert await exists(store_url(url, "acme"))
-        await ask(409, json={"name": "acme"})
-        await ask(422, json={"name": "No Name"})
-        await ask(422, json={"name": "beta", "limits": {"jobs_waiting": 0}})
-        assert await acts(stage) == [("namespaces.create", "acme")]
+        await send(409, json={"name": "acme"})
+        await send(422, json={"name": "No Name"})
+        await send(422, json={"name": "beta", "limits": {"jobs_waiting": 0}})
+        assert await ledger_actions(env) == [("namespaces.create", "acme")]
 
 
 @of("GET /v1/namespaces")
-async def list_namespaces(stage: Stage, ask: Ask) -> None:
-    await listed(stage)
-    async with hosted(stage):
-        assert [(one["name"], one["limits"]) for one in (await ask())["items"]] == [("acme", {"jobs_waiting": 3})]
+async def list_namespaces(env: ApiEnvironment, send: RouteClient) -> None:
+    await listed(env)
+    async with hosted(env):
+        assert [(one["name"], one["limits"]) for one in (await send())["items"]] == [("acme", {"jobs_waiting": 3})]
 
 
 @of("GET /v1/namespaces/{name}")
-async def get(stage: Stage, ask: Ask) -> None:
-    await listed(stage)
-    async with hosted(stage):
-        assert (await ask(name="acme"))["limits"] == {"jobs_waiting": 3}
-        await ask(404, name="other")
+async def get(env: ApiEnvironment, send: RouteClient) -> None:
+    await listed(env)
+    async with hosted(env):
+        assert (await send(name="acme"))["limits"] == {"jobs_waiting": 3}
+        await send(404, name="other")
 
 
 @of("PUT /v1/namespaces/{name}/limits")
-async def set_limits(stage: Stage, ask: Ask) -> None:
-    await listed(stage)
-    async with hosted(stage):
-        assert (await ask(name="acme", json={"bytes_in_flight": 9}))["limits"] == {"bytes_in_flight": 9}
-        assert (await kept(stage)).limits == NamespaceLimits(bytes_in_flight=9)
-        await ask(404, name="other", json={})
-        await ask(422, name="acme", json={"bytes": 9})
+async def set_limits(env: ApiEnvironment, send: RouteClient) -> None:
+    await listed(env)
+    async with hosted(env):
+        assert (await send(name="acme", json={"bytes_in_flight": 9}))["limits"] == {"bytes_in_flight": 9}
+        assert (await kept(env)).limits == NamespaceLimits(bytes_in_flight=9)
+        await send(404, name="other", json={})
+        await send(422, name="acme", json={"bytes": 9})
 
 
 @of("DELETE /v1/namespaces/{name}")
-async def delete(stage: Stage, ask: Ask) -> None:
-    await listed(stage)
-    async with hosted(stage):
-        await ask(422, name="acme")
-        await ask(422, name="acme", params={"confirm": "acne"})
-        assert (await kept(stage)).is_live
-        await ask(name="acme", params={"confirm": "acme"})
-        assert not (await kept(stage)).is_live
-        await ask(404, name="acme", params={"confirm": "acme"})
+async def delete(env: ApiEnvironment, send: RouteClient) -> None:
+    await listed(env)
+    async with hosted(env):
+        await send(422, name="acme")
+        await send(422, name="acme", params={"confirm": "acne"})
+        assert (await kept(env)).is_live
+        await send(name="acme", params={"confirm": "acme"})
+        assert not (await kept(env)).is_live
+        await send(404, name="acme", params={"confirm": "acme"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.route_cases.asking import Ask, acts, of, state
-from api.staging import Stage
+from api.environment import ApiEnvironment
+from api.route_cases.route_case import RouteClient, ledger_actions, of, state
 
 ETL: dict[str, Any] = {
     "name": "etl",
@@ -17,10 +17,10 @@ ETL: dict[str, Any] = {
 }
 
 
-async def made(stage: Stage) -> dict[str, Any]:
+async def made(env: ApiEnvironment) -> dict[str, Any]:
     """Submit the workflow, and show it."""
-    told = (await stage.client.post("/v1/workflows", json=ETL)).json()
-    shown: dict[str, Any] = (await stage.client.get(f"/v1/workflows/{told['id']}")).json()
+    answer = (await env.client.post("/v1/workflows", json=ETL)).json()
+    shown: dict[str, Any] = (await env.client.get(f"/v1/workflows/{answer['id']}")).json()
     return shown
 
 
@@ -29,26 +29,26 @@ def states(shown: dict[str, Any]) -> list[str]:
 
 
 @of("POST /v1/workflows")
-async def submit(stage: Stage, ask: Ask) -> None:
-    told = await ask(201, json=ETL, headers={"Idempotency-Key": "monday"})
-    assert (told["name"], told["state"], told["progress"]) == ("etl", "running", {"pending": 1, "blocked": 2})
-    again = await ask(200, json=ETL, headers={"Idempotency-Key": "monday"})
-    assert again["id"] == told["id"]
-    assert len(await stage.store.workflows()) == 1
+async def submit(env: ApiEnvironment, send: RouteClient) -> None:
+    answer = await send(201, json=ETL, headers={"Idempotency-Key": "monday"})
+    assert (answer["name"], answer["state"], answer["progress"]) == ("etl", "running", {"pending": 1, "blocked": 2})
+    again = await send(200, json=ETL, headers={"Idempotency-Key": "monday"})
+    assert again["id"] == answer["id"]
+    assert len(await env.store.workflows()) == 1
 
 
 @of("GET /v1/workflows")
-async def list_workflows(stage: Stage, ask: Ask) -> None:
-    ids = [(await made(stage))["id"] for _ in range(2)]
-    first = await ask(params={"limit": 1})
+async def list_workflows(env: ApiEnvironment, send: RouteClient) -> None:
+    ids = [(await made(env))["id"] for _ in range(2)]
+    first = await send(params={"limit": 1})
     assert [one["id"] for one in first["items"]] == [ids[1]]
-    second = await ask(params={"limit": 1, "cursor": first["next_cursor"]})
+    second = await send(params={"limit": 1, "cursor": first["next_cursor"]})
     assert ([one["id"] for one in second["items"]], second["next_cursor"]) == ([ids[0]], None)
 
 
 @of("GET /v1/workflows/{id}")
-async def get(stage: Stage, ask: Ask) -> None:
-    shown = await ask(name=(await made(stage))["id"])
+async def get(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await send(name=(await made(env))["id"])
     assert [(node["name"], node["type"], node["after"]) for node in shown["nodes"]] == [
         ("extract", "extract", []),
         ("load", "load", ["extract"]),
@@ -58,64 +58,64 @@ async def get(stage: Stage, ask: Ask) -> None:
 
 
 @of("GET /v1/workflows/{id}/results")
-async def results(stage: Stage, ask: Ask) -> None:
-    shown = await made(stage)
-    (claimed,) = await stage.claim()
-    await stage.settle(claimed, "succeeded", result={"rows": 7})
-    first = await ask(name=shown["id"], params={"limit": 2})
+async def results(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await made(env)
+    (claimed,) = await env.claim()
+    await env.settle(claimed, "succeeded", result={"rows": 7})
+    first = await send(name=shown["id"], params={"limit": 2})
     assert [(one["name"], one["result"], one["has_result"]) for one in first["items"]] == [
         ("extract", {"rows": 7}, True),
         ("load", None, False),
     ]
-    second = await ask(name=shown["id"], params={"limit": 2, "cursor": first["next_cursor"]})
+    second = await send(name=shown["id"], params={"limit": 2, "cursor": first["next_cursor"]})
     assert ([one["name"] for one in second["items"]], second["next_cursor"]) == (["report"], None)
 
 
 @of("POST /v1/workflows/{id}/cancel")
-async def cancel(stage: Stage, ask: Ask) -> None:
-    shown = await made(stage)
-    told = await ask(name=shown["id"])
-    assert (told["state"], told["progress"]) == ("cancelled", {"cancelled": 3})
-    assert await acts(stage) == [("workflows.cancel", shown["id"])]
-    assert "ended already" in (await ask(409, name=shown["id"]))["detail"]
+async def cancel(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await made(env)
+    answer = await send(name=shown["id"])
+    assert (answer["state"], answer["progress"]) == ("cancelled", {"cancelled": 3})
+    assert await ledger_actions(env) == [("workflows.cancel", shown["id"])]
+    assert "ended already" in (await send(409, name=shown["id"]))["detail"]
 
 
 @of("POST /v1/workflows/{id}/retry")
-async def retry(stage: Stage, ask: Ask) -> None:
-    shown = await made(stage)
-    await stage.client.post(f"/v1/workflows/{shown['id']}/cancel")
-    assert "'extract'" in (await ask(409, name=shown["id"], json={"node": "load"}))["detail"]
-    told = await ask(name=shown["id"], json={"node": "report"})
-    assert told["progress"] == {"cancelled": 2, "pending": 1}
-    told = await ask(name=shown["id"])
-    assert told["progress"] == {"pending": 1, "blocked": 2}
-    after = (await stage.client.get(f"/v1/workflows/{shown['id']}")).json()
+async def retry(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await made(env)
+    await env.client.post(f"/v1/workflows/{shown['id']}/cancel")
+    assert "'extract'" in (await send(409, name=shown["id"], json={"node": "load"}))["detail"]
+    answer = await send(name=shown["id"], json={"node": "report"})
+    assert answer["progress"] == {"cancelled": 2, "pending": 1}
+    answer = await send(name=shown["id"])
+    assert answer["progress"] == {"pending": 1, "blocked": 2}
+    after = (await env.client.get(f"/v1/workflows/{shown['id']}")).json()
     assert [len(node["earlier"]) for node in after["nodes"]] == [1, 1, 2]
-    assert "name" in (await ask(409, name=shown["id"]))["detail"]
+    assert "name" in (await send(409, name=shown["id"]))["detail"]
 
 
 @of("POST /v1/workflows/{id}/skip")
-async def skip(stage: Stage, ask: Ask) -> None:
-    shown = await made(stage)
-    told = await ask(name=shown["id"], json={"node": "extract"})
-    assert told["progress"] == {"skipped": 1, "pending": 1, "blocked": 1}
-    assert await state(stage, shown["nodes"][0]["job_id"]) == "cancelled"
-    assert await acts(stage) == [("workflows.skip", shown["id"])]
-    assert (await ask(422, name=shown["id"], json={"node": "nowhere"}))["errors"][0]["field"] == "node"
+async def skip(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await made(env)
+    answer = await send(name=shown["id"], json={"node": "extract"})
+    assert answer["progress"] == {"skipped": 1, "pending": 1, "blocked": 1}
+    assert await state(env, shown["nodes"][0]["job_id"]) == "cancelled"
+    assert await ledger_actions(env) == [("workflows.skip", shown["id"])]
+    assert (await send(422, name=shown["id"], json={"node": "nowhere"}))["errors"][0]["field"] == "node"
 
 
 @of("GET /v1/jobs/{id}/relations")
-async def relations(stage: Stage, ask: Ask) -> None:
-    shown = await made(stage)
+async def relations(env: ApiEnvironment, send: RouteClient) -> None:
+    shown = await made(env)
     extract, load, report = (node["job_id"] for node in shown["nodes"])
-    told = await ask(name=load)
-    assert [(one["id"], one["need"], one["is_met"], one["state"]) for one in told["after"]] == [
+    answer = await send(name=load)
+    assert [(one["id"], one["need"], one["is_met"], one["state"]) for one in answer["after"]] == [
         (extract, "success", False, "pending")
     ]
-    assert [(one["id"], one["need"]) for one in told["followers"]] == [(report, "end")]
-    assert told["workflow"] == {
+    assert [(one["id"], one["need"]) for one in answer["followers"]] == [(report, "end")]
+    assert answer["workflow"] == {
         "workflow_id": shown["id"], "node": "load", "position": 1, "is_current": True, "runs": [load]
     }  # fmt: skip
-    alone = await stage.submit(type="mail")
-    told = await ask(name=alone["id"])
-    assert (told["after"], told["followers"], told["workflow"], told["parent_id"]) == ([], [], None, None)
+    alone = await env.submit(type="mail")
+    answer = await send(name=alone["id"])
+    assert (answer["after"], answer["followers"], answer["workflow"], answer["parent_id"]) == ([], [], None, None)

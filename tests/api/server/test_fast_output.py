@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from api.staging import Stage, served, until
+from api.environment import ApiEnvironment, served, until
 from rota.api import Timeouts
 from rota.api.http import Response
 from rota.api.server import fast_io
@@ -58,8 +58,8 @@ SAID = {
 
 
 @pytest.fixture
-async def address(stage: Stage) -> AsyncIterator[str]:
-    async with served(stage.api) as address:
+async def address(env: ApiEnvironment) -> AsyncIterator[str]:
+    async with served(env.api) as address:
         yield address
 
 
@@ -166,9 +166,9 @@ async def test_a_listener_for_requests_is_called(
     ]
 
 
-async def test_a_connection_that_is_used_again_is_closed_when_it_rests(stage: Stage) -> None:
+async def test_a_connection_that_is_used_again_is_closed_when_it_rests(env: ApiEnvironment) -> None:
     """Its timer was set after the first request, and is put off by the second."""
-    async with served(stage.api, Timeouts(idle=timedelta(seconds=1))) as address:
+    async with served(env.api, Timeouts(idle=timedelta(seconds=1))) as address:
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         for pause in (0.5, 0):
@@ -185,9 +185,9 @@ async def test_a_connection_that_is_used_again_is_closed_when_it_rests(stage: St
         writer.close()
 
 
-async def test_empty_lines_are_no_request_and_keep_no_connection_open(stage: Stage) -> None:
+async def test_empty_lines_are_no_request_and_keep_no_connection_open(env: ApiEnvironment) -> None:
     """One had called the timer off, and nothing set it again: the connection stayed for as long as its owner liked."""
-    async with served(stage.api, Timeouts(idle=timedelta(seconds=1))) as address:
+    async with served(env.api, Timeouts(idle=timedelta(seconds=1))) as address:
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(SUBMIT)
@@ -199,9 +199,9 @@ async def test_empty_lines_are_no_request_and_keep_no_connection_open(stage: Sta
         writer.close()
 
 
-async def test_a_head_that_begins_after_a_rest_has_as_long_as_any(stage: Stage) -> None:
+async def test_a_head_that_begins_after_a_rest_has_as_long_as_any(env: ApiEnvironment) -> None:
     """The timer was set for the end of the rest by then, which is far, and has to be set anew."""
-    async with served(stage.api, Timeouts(head=timedelta(seconds=0.2))) as address:
+    async with served(env.api, Timeouts(head=timedelta(seconds=0.2))) as address:
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(SUBMIT)
@@ -214,9 +214,9 @@ async def test_a_head_that_begins_after_a_rest_has_as_long_as_any(stage: Stage) 
         writer.close()
 
 
-async def test_an_answer_does_not_hurry_the_request_behind_it(stage: Stage) -> None:
+async def test_an_answer_does_not_hurry_the_request_behind_it(env: ApiEnvironment) -> None:
     """What is still being sent is the next one, and nobody has answered that: it has as long as any."""
-    async with served(stage.api, Timeouts(linger=timedelta(seconds=0.1))) as address:
+    async with served(env.api, Timeouts(linger=timedelta(seconds=0.1))) as address:
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(LAST.replace(b"Connection: close\r\n", b"") + SUBMIT[:-3])
@@ -229,7 +229,7 @@ async def test_an_answer_does_not_hurry_the_request_behind_it(stage: Stage) -> N
         writer.close()
 
 
-async def test_no_timer_outlives_its_connection(stage: Stage, address: str) -> None:
+async def test_no_timer_outlives_its_connection(env: ApiEnvironment, address: str) -> None:
     made: list[ApiProtocol] = []
     before = ApiProtocol.connection_made
 
@@ -239,5 +239,5 @@ async def test_no_timer_outlives_its_connection(stage: Stage, address: str) -> N
 
     with patch.object(ApiProtocol, "connection_made", remember):
         await heard(address, SUBMIT, LAST)
-    del stage
+    del env
     await until(lambda: made[0]._timer is None)

@@ -15,7 +15,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from api.staging import Stage, body_of, served, staged, until
+from api.environment import ApiEnvironment, api_environment, body_of, served, until
 from rota.api import ApiKey, ApiSettings, Limits, Timeouts
 from rota.api import limits as limits_module
 from rota.api.server.connections import client_network
@@ -34,8 +34,8 @@ Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.fixture
-async def address(stage: Stage) -> AsyncIterator[str]:
-    async with served(stage.api) as address:
+async def address(env: ApiEnvironment) -> AsyncIterator[str]:
+    async with served(env.api) as address:
         yield address
 
 
@@ -63,33 +63,33 @@ def statuses(answer: bytes) -> list[int]:
     return [int(one[:3]) for one in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-async def count_jobs(stage: Stage) -> int:
-    depth: int = body_of(await stage.client.get("/stats"))["queue_depth"]
+async def count_jobs(env: ApiEnvironment) -> int:
+    depth: int = body_of(await env.client.get("/stats"))["queue_depth"]
     return depth
 
 
-def rejected(stage: Stage, reason: str) -> float:
-    return stage.api.context.rejections.counts.values[(reason,)]
+def rejected(env: ApiEnvironment, reason: str) -> float:
+    return env.api.context.rejections.counts.values[(reason,)]
 
 
 # Trailers, chunks and what comes after an answer.
 
 
 @pytest.mark.parametrize("field", [b"X: y", b"Idempotency-Key: k", b"Content-Type: text/plain"])
-async def test_a_field_behind_a_chunked_body_is_refused(stage: Stage, address: str, field: bytes) -> None:
+async def test_a_field_behind_a_chunked_body_is_refused(env: ApiEnvironment, address: str, field: bytes) -> None:
     assert await answers(address, CHUNKED + CHUNK + b"0\r\n" + field + b"\r\n\r\n") == [400]
-    assert await count_jobs(stage) == 0
+    assert await count_jobs(env) == 0
 
 
 async def test_a_token_behind_the_body_is_no_token() -> None:
-    async with staged(ApiSettings(keys=KEYS)) as stage, served(stage.api) as address:
+    async with api_environment(ApiSettings(keys=KEYS)) as env, served(env.api) as address:
         trailer = f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
         assert 201 not in await answers(address, CHUNKED + CHUNK + b"0\r\n" + trailer)
-        assert (await stage.engine.census()).total() == 0
+        assert (await env.engine.census()).total() == 0
 
 
 async def test_trailers_without_end_are_not_read(address: str) -> None:
-    """They were parsed for as long as they came: ten connections took a gigabyte, and nobody else was answered."""
+    """They were parsed for as long as they came: ten connections took a gigabyte, and no other request was answered."""
     async with connected(address) as (reader, writer):
         writer.write(CHUNKED + b"0\r\n" + b"X: y\r\n" * 100_000)
         assert statuses(await reader.read()) == [400]
@@ -179,34 +179,36 @@ async def test_a_connection_leaves_nothing_to_the_collector(address: str, monkey
     [b"nonsense\r\n\r\n", b"GET /livez HTTP/7\r\n\r\n", CHUNKED + b"zz\r\n", LIVEZ + b"a:\r\n" * 20_000],
     ids=["no HTTP", "no version", "no chunk", "no end"],
 )
-async def test_a_request_before_junk_is_answered(stage: Stage, address: str, junk: bytes) -> None:
+async def test_a_request_before_junk_is_answered(env: ApiEnvironment, address: str, junk: bytes) -> None:
     """It was answered with the refusal of the junk, although its job was made."""
     *first, last = await answers(address, SUBMIT + SUBMIT + junk)
     assert first == [201, 201]
     assert last in {400, 431}
-    assert await count_jobs(stage) == 2
+    assert await count_jobs(env) == 2
 
 
-async def test_a_request_under_way_is_answered_before_a_late_one_is_refused(stage: Stage) -> None:
-    async with served(stage.api, Timeouts(head=timedelta(seconds=0.1))) as address:
+async def test_a_request_under_way_is_answered_before_a_late_one_is_refused(env: ApiEnvironment) -> None:
+    async with served(env.api, Timeouts(head=timedelta(seconds=0.1))) as address:
         body = b'{"worker_id":"ada","boot_id":"b","wait":1}'
         claim = b"POST /v1/leases:claim HTTP/1.1\r\n" + TAKES + b"Content-Length: %d\r\n\r\n" % len(body) + body
         assert await answers(address, claim + b"GET /livez HT") == [200, 408]
 
 
-async def test_a_caller_that_goes_is_missed_even_if_more_of_its_requests_wait(stage: Stage, address: str) -> None:
+async def test_a_caller_that_goes_is_missed_even_if_more_of_its_requests_wait(
+    env: ApiEnvironment, address: str
+) -> None:
     """Only the last of them was told; the one under way went on, and its answer was logged as an error."""
     body = b'{"worker_id":"ada","boot_id":"b","wait":60}'
     claim = b"POST /v1/leases:claim HTTP/1.1\r\n" + TAKES + b"Content-Length: %d\r\n\r\n" % len(body) + body
     async with connected(address) as (_, writer):
         writer.write(claim + LIVEZ + b"\r\n")
-        await until(lambda: stage.engine.broker.has_subscribers)
+        await until(lambda: env.engine.broker.has_subscribers)
     async with asyncio.timeout(10):
-        await until(lambda: not stage.engine.broker.has_subscribers)
+        await until(lambda: not env.engine.broker.has_subscribers)
 
 
 async def test_requests_sent_ahead_of_their_answers_are_bounded() -> None:
-    async with staged(ApiSettings(limits=Limits(pipelined=3))) as stage, served(stage.api) as address:
+    async with api_environment(ApiSettings(limits=Limits(pipelined=3))) as env, served(env.api) as address:
         assert await answers(address, (LIVEZ + b"\r\n") * 1_000) == [200, 200, 200, 200, 429]
 
 
@@ -217,14 +219,14 @@ async def test_an_upgrade_that_is_not_made_ends_the_connection(address: str, cap
     assert not caplog.records
 
 
-async def test_an_upgrade_with_a_body_is_refused_and_says_why(stage: Stage, address: str) -> None:
+async def test_an_upgrade_with_a_body_is_refused_and_says_why(env: ApiEnvironment, address: str) -> None:
     """The parser gives the body to the other protocol, and the answer was that the body is not JSON."""
     async with connected(address) as (reader, writer):
         writer.write(SUBMIT.replace(HOST, HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert "--http1.1" in json.loads(body)["fix"]
-    assert await count_jobs(stage) == 0
+    assert await count_jobs(env) == 0
 
 
 # Callers that do not read.
@@ -234,7 +236,7 @@ LARGE = 3_000_000
 
 
 async def not_reading(address: str) -> socket.socket:
-    """Ask for a large answer, and read nothing of it."""
+    """Request a large answer, and read nothing of it."""
     host, port = address.removeprefix("http://").split(":")
     caller = socket.socket()
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -246,25 +248,27 @@ async def not_reading(address: str) -> socket.socket:
 
 
 @asynccontextmanager
-async def with_large_list(timeouts: Timeouts, limits: Limits | None = None) -> AsyncIterator[tuple[Stage, str]]:
-    async with staged(ApiSettings(limits=limits or Limits())) as stage, served(stage.api, timeouts) as address:
+async def with_large_list(
+    timeouts: Timeouts, limits: Limits | None = None
+) -> AsyncIterator[tuple[ApiEnvironment, str]]:
+    async with api_environment(ApiSettings(limits=limits or Limits())) as env, served(env.api, timeouts) as address:
         for _ in range(30):
-            await stage.submit(type="mail", payload="x" * 250_000)
-        yield stage, address
+            await env.submit(type="mail", payload="x" * 250_000)
+        yield env, address
 
 
 async def test_a_caller_that_does_not_read_is_cut_off() -> None:
     """It held its answer in memory for as long as it liked."""
-    async with with_large_list(Timeouts(write=timedelta(seconds=0.2))) as (stage, address):
+    async with with_large_list(Timeouts(write=timedelta(seconds=0.2))) as (env, address):
         caller = await not_reading(address)
         async with asyncio.timeout(20):
-            while not rejected(stage, "write_timeout"):  # noqa: ASYNC110 - nobody tells of it
+            while not rejected(env, "write_timeout"):  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.02)
         caller.close()
 
 
 async def test_a_caller_that_reads_slowly_gets_all_of_it() -> None:
-    async with with_large_list(Timeouts(write=timedelta(seconds=1))) as (stage, address):
+    async with with_large_list(Timeouts(write=timedelta(seconds=1))) as (env, address):
         caller = await not_reading(address)
         loop, size = asyncio.get_running_loop(), 0
         with caller:
@@ -275,29 +279,29 @@ async def test_a_caller_that_reads_slowly_gets_all_of_it() -> None:
             async with asyncio.timeout(20):
                 while size < 30 * 250_000:
                     size += len(await loop.sock_recv(caller, 1_000_000))
-        assert not rejected(stage, "write_timeout")
+        assert not rejected(env, "write_timeout")
 
 
 async def test_answers_that_nobody_reads_are_bounded_together() -> None:
-    async with with_large_list(Timeouts(), Limits(outgoing_bytes=10_000_000)) as (stage, address):
+    async with with_large_list(Timeouts(), Limits(outgoing_bytes=10_000_000)) as (env, address):
         callers = [await not_reading(address) for _ in range(3)]
         async with asyncio.timeout(20):
-            while not rejected(stage, "too_many_bytes"):  # noqa: ASYNC110 - nobody tells of it
+            while not rejected(env, "too_many_bytes"):  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.02)
         for caller in callers:
             caller.close()
 
 
 async def test_bodies_are_bounded_together() -> None:
-    async with staged(ApiSettings(limits=Limits(incoming_bytes=100_000))) as stage, served(stage.api) as address:
+    async with api_environment(ApiSettings(limits=Limits(incoming_bytes=100_000))) as env, served(env.api) as address:
         head = b"POST /v1/jobs HTTP/1.1\r\n" + TAKES + b"Content-Length: 50000\r\n\r\n"
         async with connected(address) as (reader, first), connected(address) as (_, second):
             first.write(head + b"x" * 40_000)
             async with asyncio.timeout(10):
-                await until(lambda: stage.api._in_flight == 1)
+                await until(lambda: env.api._in_flight == 1)
             second.write(head + b"x" * 40_000)
             async with asyncio.timeout(10):
-                await until(lambda: stage.api._in_flight == 2)
+                await until(lambda: env.api._in_flight == 2)
             async with connected(address) as (_, third):
                 third.write(head + b"x" * 40_000)
                 # The one that has been unfinished for longest makes room.
@@ -308,13 +312,13 @@ async def test_bodies_are_bounded_together() -> None:
 
 
 async def test_a_body_beyond_the_bound_makes_no_job_even_if_it_came_whole() -> None:
-    async with staged(ApiSettings(limits=Limits(incoming_bytes=30_000))) as stage, served(stage.api) as address:
+    async with api_environment(ApiSettings(limits=Limits(incoming_bytes=30_000))) as env, served(env.api) as address:
         job = b'{"type":"mail","payload":"%b"}' % (b"x" * 40_000)
         large = b"POST /v1/jobs HTTP/1.1\r\n" + TAKES + b"Content-Length: %d\r\n\r\n" % len(job) + job
         assert await answers(address, SUBMIT + large) == [201, 429]
         assert await answers(address, large) == [429]
         assert await answers(address, SUBMIT + LIVEZ + b"Connection: close\r\n\r\n") == [201, 200]
-        assert await count_jobs(stage) == 2
+        assert await count_jobs(env) == 2
 
 
 # Too many connections.
@@ -339,10 +343,10 @@ def close(pairs: list[Pair]) -> None:
 )
 @pytest.mark.parametrize("what", [b"", b"GET /livez HT", SUBMIT[:-3]], ids=["silent", "in the head", "in the body"])
 async def test_at_the_cap_the_longest_unfinished_connection_is_closed(
-    stage: Stage, caps: Timeouts, what: bytes
+    env: ApiEnvironment, caps: Timeouts, what: bytes
 ) -> None:
-    """Newcomers were refused instead: slow connections from six addresses locked everybody out."""
-    async with served(stage.api, caps) as address:
+    """New connections were refused instead: slow connections from six addresses blocked all others."""
+    async with served(env.api, caps) as address:
         slow = await held_open(address, 3, what)
         async with httpx.AsyncClient(base_url=address) as client:
             assert (await client.get("/livez")).status_code == 200
@@ -352,8 +356,8 @@ async def test_at_the_cap_the_longest_unfinished_connection_is_closed(
         close(slow)
 
 
-async def test_an_idle_connection_is_closed_for_a_new_one(stage: Stage) -> None:
-    async with served(stage.api, Timeouts(connections=1)) as address, connected(address) as (reader, writer):
+async def test_an_idle_connection_is_closed_for_a_new_one(env: ApiEnvironment) -> None:
+    async with served(env.api, Timeouts(connections=1)) as address, connected(address) as (reader, writer):
         writer.write(LIVEZ + b"\r\n")
         await reader.readuntil(b"}")
         async with httpx.AsyncClient(base_url=address) as client:
@@ -361,21 +365,21 @@ async def test_an_idle_connection_is_closed_for_a_new_one(stage: Stage) -> None:
         assert await reader.read() == b""
 
 
-async def test_a_connection_whose_request_is_under_way_is_not_closed_for_a_new_one(stage: Stage) -> None:
-    async with served(stage.api, Timeouts(connections=1)) as address, httpx.AsyncClient(base_url=address) as client:
+async def test_a_connection_whose_request_is_under_way_is_not_closed_for_a_new_one(env: ApiEnvironment) -> None:
+    async with served(env.api, Timeouts(connections=1)) as address, httpx.AsyncClient(base_url=address) as client:
         request = {"worker_id": "a", "boot_id": "b", "wait": 60}
         waiting = asyncio.create_task(client.post("/v1/leases:claim", json=request))
         async with asyncio.timeout(10):
-            await until(lambda: stage.engine.broker.has_subscribers)
+            await until(lambda: env.engine.broker.has_subscribers)
         assert await answers(address) == [429]
-        stage.api.close()
+        env.api.close()
         assert body_of(await waiting) == {"jobs": []}
 
 
 async def test_a_connection_with_a_valid_token_is_closed_last() -> None:
     async with (
-        staged(ApiSettings(keys=KEYS)) as stage,
-        served(stage.api, Timeouts(connections=3)) as address,
+        api_environment(ApiSettings(keys=KEYS)) as env,
+        served(env.api, Timeouts(connections=3)) as address,
         connected(address) as (reader, writer),
     ):
         request = LIVEZ + f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
@@ -407,13 +411,13 @@ def test_ipv6_addresses_are_counted_by_their_64_bit_prefix(host: str, source: st
 
 
 async def test_what_is_not_http_is_logged_once_a_minute(
-    stage: Stage, address: str, caplog: pytest.LogCaptureFixture
+    env: ApiEnvironment, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was a line for each: 653 kB in three seconds."""
     for _ in range(20):
         assert await answers(address, b"nonsense\r\n\r\n") == [400]
     assert [record.getMessage() for record in caplog.records] == ["rejected a request: invalid_http (from 127.0.0.1)"]
-    assert rejected(stage, "invalid_http") == 20
+    assert rejected(env, "invalid_http") == 20
 
 
 async def test_wrong_tokens_are_logged_once_a_minute_with_their_number(
@@ -421,10 +425,10 @@ async def test_wrong_tokens_are_logged_once_a_minute_with_their_number(
 ) -> None:
     """A thousand of them wrote nothing at all."""
     monkeypatch.setattr(limits_module, "LOG_EVERY_SECONDS", 0.3)
-    async with staged(ApiSettings(keys=KEYS)) as stage:
+    async with api_environment(ApiSettings(keys=KEYS)) as env:
         with caplog.at_level(logging.WARNING, "rota.api"):
             for _ in range(20):
-                response = await stage.client.get("/v1/jobs", headers={"Authorization": "Bearer wrong"})
+                response = await env.client.get("/v1/jobs", headers={"Authorization": "Bearer wrong"})
                 assert response.status_code == 401
             async with asyncio.timeout(10):
                 while len(caplog.records) < 2:  # noqa: ASYNC110 - nobody tells of it
@@ -432,7 +436,7 @@ async def test_wrong_tokens_are_logged_once_a_minute_with_their_number(
         assert caplog.records[0].getMessage() == "rejected a request: unauthorized (from 127.0.0.1)"
         assert "requests in 0 s: unauthorized (last from 127.0.0.1)" in caplog.records[1].getMessage()
         headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "text/plain"}
-        text = (await stage.client.get("/metrics", headers=headers)).text
+        text = (await env.client.get("/metrics", headers=headers)).text
         assert 'rota_http_rejected_total{reason="unauthorized"} 20' in text
         assert 'rota_http_rejected_total{reason="too_slow"} 0' in text
 

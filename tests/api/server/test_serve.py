@@ -12,7 +12,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from api.staging import Stage, body_of, problem_of, served, staged, until
+from api.environment import ApiEnvironment, api_environment, body_of, problem_of, served, until
 from rota.api import ApiSettings, Limits, Protection, Timeouts, check_bind, serve
 from rota.api.server import serve as serve_module
 from rota.core.errors import InvalidRequest
@@ -21,8 +21,8 @@ QUICK = Timeouts(head=timedelta(seconds=0.3), linger=timedelta(seconds=0.3), gra
 
 
 @pytest.fixture
-async def address(stage: Stage) -> AsyncIterator[str]:
-    async with served(stage.api) as address:
+async def address(env: ApiEnvironment) -> AsyncIterator[str]:
+    async with served(env.api) as address:
         yield address
 
 
@@ -69,9 +69,9 @@ def test_anything_else_needs_a_strong_token_and_tls(host: str) -> None:
     check_bind(host, Protection(STRONG, behind_proxy=True))
 
 
-async def test_a_server_without_a_token_does_not_start_elsewhere(stage: Stage) -> None:
+async def test_a_server_without_a_token_does_not_start_elsewhere(env: ApiEnvironment) -> None:
     with pytest.raises(InvalidRequest, match="ROTA_TOKEN"):
-        await serve(stage.api, host="0.0.0.0", port=0)  # noqa: S104
+        await serve(env.api, host="0.0.0.0", port=0)  # noqa: S104
 
 
 async def test_a_server_listens_where_it_was_told_and_nowhere_else(address: str) -> None:
@@ -82,9 +82,9 @@ async def test_a_server_listens_where_it_was_told_and_nowhere_else(address: str)
         pass
 
 
-async def test_a_port_that_is_taken_is_refused_with_a_sentence(stage: Stage, address: str) -> None:
+async def test_a_port_that_is_taken_is_refused_with_a_sentence(env: ApiEnvironment, address: str) -> None:
     with pytest.raises(InvalidRequest, match="another program listens there"):
-        await serve(stage.api, port=int(address.rpartition(":")[2]))
+        await serve(env.api, port=int(address.rpartition(":")[2]))
 
 
 @pytest.mark.parametrize(("extra", "status"), [(-1, 200), (0, 200), (1, 431)])
@@ -128,23 +128,23 @@ async def test_what_is_not_http_is_refused_in_the_usual_form(address: str) -> No
         assert answer.split()[1] in {b"400", b"404", b"405"}
 
 
-async def test_a_slow_head_is_not_waited_for(stage: Stage) -> None:
-    async with served(stage.api, QUICK) as address:
+async def test_a_slow_head_is_not_waited_for(env: ApiEnvironment) -> None:
+    async with served(env.api, QUICK) as address:
         assert (await spoken(address, b"GET /livez HT")).startswith(b"HTTP/1.1 408 ")
         assert (await spoken(address)).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_a_slow_body_is_not_waited_for() -> None:
     async with (
-        staged() as stage,
-        served(stage.api, Timeouts(body=timedelta(seconds=0.2))) as address,
+        api_environment() as env,
+        served(env.api, Timeouts(body=timedelta(seconds=0.2))) as address,
     ):
         head = b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
         answer = await spoken(address, head, b"{")
         assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_that_ends_early_is_no_job(stage: Stage, address: str) -> None:
+async def test_a_body_that_ends_early_is_no_job(env: ApiEnvironment, address: str) -> None:
     head = b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
     host, port = address.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
@@ -152,31 +152,31 @@ async def test_a_body_that_ends_early_is_no_job(stage: Stage, address: str) -> N
     await writer.drain()
     writer.close()
     await writer.wait_closed()
-    assert body_of(await stage.client.get("/stats"))["queue_depth"] == 0
+    assert body_of(await env.client.get("/stats"))["queue_depth"] == 0
 
 
-async def test_a_large_body_is_refused_and_the_refusal_arrives(stage: Stage, address: str) -> None:
+async def test_a_large_body_is_refused_and_the_refusal_arrives(env: ApiEnvironment, address: str) -> None:
     async with httpx.AsyncClient(base_url=address) as client:
         headers = {"Content-Type": "application/json"}
         problem_of(await client.post("/jobs", content=b"a" * 1_048_577, headers=headers), 413)
-    assert body_of(await stage.client.get("/stats"))["queue_depth"] == 0
+    assert body_of(await env.client.get("/stats"))["queue_depth"] == 0
 
 
-async def test_a_client_that_was_answered_early_may_not_send_for_ever(stage: Stage) -> None:
-    async with served(stage.api, QUICK) as address:
+async def test_a_client_that_was_answered_early_may_not_send_for_ever(env: ApiEnvironment) -> None:
+    async with served(env.api, QUICK) as address:
         head = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
         answer = await spoken(address, head, b"a")
         assert answer.startswith(b"HTTP/1.1 404 ")
 
 
 async def test_too_much_at_once_is_told_to_wait() -> None:
-    async with staged(ApiSettings(limits=Limits(in_flight=1))) as stage:
-        waiting = asyncio.create_task(stage.claim(wait=30))
-        await until(lambda: stage.api._in_flight)
-        response = await stage.client.get("/livez")
+    async with api_environment(ApiSettings(limits=Limits(in_flight=1))) as env:
+        waiting = asyncio.create_task(env.claim(wait=30))
+        await until(lambda: env.api._in_flight)
+        response = await env.client.get("/livez")
         problem_of(response, 429)
         assert response.headers["retry-after"]
-        stage.api.close()
+        env.api.close()
         assert await waiting == []
 
 
@@ -186,29 +186,29 @@ async def test_websockets_are_not_served(address: str) -> None:
         assert (await client.get("/v1/events/socket", headers=headers)).status_code == 404
 
 
-async def test_stopping_answers_waiting_clients_and_cuts_nobody_off(stage: Stage) -> None:
+async def test_stopping_answers_waiting_clients_and_cuts_nobody_off(env: ApiEnvironment) -> None:
     async with httpx.AsyncClient() as client:
-        async with served(stage.api) as address:
+        async with served(env.api) as address:
             request = {"worker_id": "a", "boot_id": "b", "wait": 60}
             waiting = asyncio.create_task(client.post(f"{address}/v1/leases:claim", json=request))
-            await until(lambda: stage.api._in_flight)
+            await until(lambda: env.api._in_flight)
         assert body_of(await waiting) == {"jobs": []}
         with pytest.raises(httpx.ConnectError):
             await client.get(f"{address}/livez")
 
 
-async def test_a_server_with_a_token_says_when_it_stops(stage: Stage) -> None:
-    stage.api.close()
-    assert body_of(await stage.client.get("/readyz"), 503)["status"] == "stopping"
+async def test_a_server_with_a_token_says_when_it_stops(env: ApiEnvironment) -> None:
+    env.api.close()
+    assert body_of(await env.client.get("/readyz"), 503)["status"] == "stopping"
 
 
 async def test_a_port_beyond_this_machine_is_warned_of_if_it_lacks_something(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    env: ApiEnvironment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The port itself stays on this machine."""
     monkeypatch.setattr(serve_module, "_is_local_only", lambda _host: False)
     monkeypatch.setattr(serve_module, "_WARN_EVERY", timedelta(0))
-    serving = asyncio.create_task(serve(stage.api, port=0, protection=Protection(STRONG, insecure=True)))
+    serving = asyncio.create_task(serve(env.api, port=0, protection=Protection(STRONG, insecure=True)))
     await until(lambda: caplog.text.count("there is no TLS") > 1)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from api.staging import Stage, served, until
+from api.environment import ApiEnvironment, served, until
 from rota.api import Timeouts
 from rota.api.server.tls import Handshake, ServerTls
 from rota.client.client import connect
@@ -59,37 +59,37 @@ async def refused(address: str, tls: ClientFiles) -> str:
     return str(caught.value)
 
 
-async def test_a_client_that_trusts_the_authority_is_served(stage: Stage, ours: Authority) -> None:
-    async with served(stage.api, tls=ServerTls(files_of(ours, "server"))) as address:
+async def test_a_client_that_trusts_the_authority_is_served(env: ApiEnvironment, ours: Authority) -> None:
+    async with served(env.api, tls=ServerTls(files_of(ours, "server"))) as address:
         assert await asked(address, ClientFiles(str(ours.cert))) == 0
         assert await asked(address.replace("127.0.0.1", "localhost"), ClientFiles(str(ours.cert))) == 0
 
 
-async def test_a_client_refuses_what_it_does_not_trust(stage: Stage, ours: Authority, theirs: Authority) -> None:
-    async with served(stage.api, tls=ServerTls(files_of(ours, "server"))) as address:
+async def test_a_client_refuses_what_it_does_not_trust(env: ApiEnvironment, ours: Authority, theirs: Authority) -> None:
+    async with served(env.api, tls=ServerTls(files_of(ours, "server"))) as address:
         assert "CERTIFICATE_VERIFY_FAILED" in await refused(address, ClientFiles(str(theirs.cert)))
         assert "CERTIFICATE_VERIFY_FAILED" in await refused(address, ClientFiles())
-    async with served(stage.api, tls=ServerTls(files_of(ours, "expired", days=-1))) as address:
+    async with served(env.api, tls=ServerTls(files_of(ours, "expired", days=-1))) as address:
         assert "expired" in await refused(address, ClientFiles(str(ours.cert)))
 
 
-async def test_a_client_refuses_the_certificate_of_another_host(stage: Stage, ours: Authority) -> None:
+async def test_a_client_refuses_the_certificate_of_another_host(env: ApiEnvironment, ours: Authority) -> None:
     cert, key = ours.sign("elsewhere", valid_for="DNS:example.com")
-    async with served(stage.api, tls=ServerTls(ServerFiles(str(cert), str(key)))) as address:
+    async with served(env.api, tls=ServerTls(ServerFiles(str(cert), str(key)))) as address:
         assert "certificate is not valid for '127.0.0.1'" in await refused(address, ClientFiles(str(ours.cert)))
 
 
-async def test_plain_http_to_a_port_with_tls_is_refused_with_a_remedy(stage: Stage, ours: Authority) -> None:
-    async with served(stage.api, tls=ServerTls(files_of(ours, "server"))) as address:
+async def test_plain_http_to_a_port_with_tls_is_refused_with_a_remedy(env: ApiEnvironment, ours: Authority) -> None:
+    async with served(env.api, tls=ServerTls(files_of(ours, "server"))) as address:
         assert "write https://" in await refused(address.replace("https:", "http:"), ClientFiles())
 
 
 async def test_a_server_asks_clients_for_a_certificate_of_its_authority(
-    stage: Stage, ours: Authority, theirs: Authority
+    env: ApiEnvironment, ours: Authority, theirs: Authority
 ) -> None:
     tls = ServerTls(files_of(ours, "server", client_ca=str(ours.cert)))
     good, bad, old = (ours.sign("worker"), theirs.sign("stranger"), ours.sign("old", days=-1))
-    async with served(stage.api, tls=tls) as address:
+    async with served(env.api, tls=tls) as address:
         assert await asked(address, ClientFiles(str(ours.cert), *map(str, good))) == 0
         for pair in (bad, old):
             assert "set client_cert" in await refused(address, ClientFiles(str(ours.cert), *map(str, pair)))
@@ -98,11 +98,11 @@ async def test_a_server_asks_clients_for_a_certificate_of_its_authority(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-async def test_older_versions_are_refused(stage: Stage, ours: Authority, version: ssl.TLSVersion) -> None:
+async def test_older_versions_are_refused(env: ApiEnvironment, ours: Authority, version: ssl.TLSVersion) -> None:
     context = ssl.create_default_context(cafile=str(ours.cert))
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
-    async with served(stage.api, tls=ServerTls(files_of(ours, "server"))) as address:
+    async with served(env.api, tls=ServerTls(files_of(ours, "server"))) as address:
         port = int(address.rpartition(":")[2])
         with pytest.raises(OSError):  # noqa: PT011 - an alert, or a closed connection
             await asyncio.open_connection("127.0.0.1", port, ssl=context)
@@ -113,7 +113,7 @@ async def test_older_versions_are_refused(stage: Stage, ours: Authority, version
 
 
 async def test_certificates_are_renewed_without_an_effect_on_open_connections(
-    stage: Stage, ours: Authority, theirs: Authority, folder: Path
+    env: ApiEnvironment, ours: Authority, theirs: Authority, folder: Path
 ) -> None:
     now = ServerFiles(str(folder / "now.pem"), str(folder / "now.key"), str(folder / "now-ca.pem"))
 
@@ -130,7 +130,7 @@ async def test_certificates_are_renewed_without_an_effect_on_open_connections(
 
     put(ours)
     tls = ServerTls(now)
-    async with served(stage.api, tls=tls) as address:
+    async with served(env.api, tls=tls) as address:
         kept = connect([address], tls=files(ours))
         assert not await kept.find(JobQuery(limit=1))
         spoil()
@@ -147,8 +147,10 @@ async def test_certificates_are_renewed_without_an_effect_on_open_connections(
         await kept.close()
 
 
-async def test_a_connection_that_does_not_shake_hands_is_closed_and_counted(stage: Stage, ours: Authority) -> None:
-    async with served(stage.api, QUICK, ServerTls(files_of(ours, "server"))) as address:
+async def test_a_connection_that_does_not_shake_hands_is_closed_and_counted(
+    env: ApiEnvironment, ours: Authority
+) -> None:
+    async with served(env.api, QUICK, ServerTls(files_of(ours, "server"))) as address:
         port = int(address.rpartition(":")[2])
         for words in (b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -156,12 +158,12 @@ async def test_a_connection_that_does_not_shake_hands_is_closed_and_counted(stag
             answer = await asyncio.wait_for(reader.read(), 10)
             assert b"HTTP" not in answer
             writer.close()
-        assert stage.api.rejections.counts.values[("tls_handshake",)] == 3
+        assert env.api.rejections.counts.values[("tls_handshake",)] == 3
 
 
-async def test_handshakes_count_as_connections(stage: Stage, ours: Authority) -> None:
+async def test_handshakes_count_as_connections(env: ApiEnvironment, ours: Authority) -> None:
     few = Timeouts(connections=3, connections_from_one=3)
-    async with served(stage.api, few, ServerTls(files_of(ours, "server"))) as address:
+    async with served(env.api, few, ServerTls(files_of(ours, "server"))) as address:
         port = int(address.rpartition(":")[2])
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         assert await asked(address, ClientFiles(str(ours.cert))) == 0
@@ -170,10 +172,10 @@ async def test_handshakes_count_as_connections(stage: Stage, ours: Authority) ->
             writer.close()
 
 
-async def test_many_silent_connections_give_way_one_after_the_other(stage: Stage, ours: Authority) -> None:
+async def test_many_silent_connections_give_way_one_after_the_other(env: ApiEnvironment, ours: Authority) -> None:
     """Also those that are closed before their handshake has begun; whoever shakes hands is served all the while."""
     few = Timeouts(connections=5, connections_from_one=5)
-    async with served(stage.api, few, ServerTls(files_of(ours, "server"))) as address:
+    async with served(env.api, few, ServerTls(files_of(ours, "server"))) as address:
         port = int(address.rpartition(":")[2])
         for _ in range(10):
             silent = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(20)))
@@ -183,10 +185,10 @@ async def test_many_silent_connections_give_way_one_after_the_other(stage: Stage
         await until(lambda: "rota-tls-handshake" not in {task.get_name() for task in asyncio.all_tasks()})
 
 
-async def test_a_server_stops_at_once_though_a_handshake_is_under_way(stage: Stage, ours: Authority) -> None:
+async def test_a_server_stops_at_once_though_a_handshake_is_under_way(env: ApiEnvironment, ours: Authority) -> None:
     loop = asyncio.get_running_loop()
     tls = ServerTls(files_of(ours, "server"))
-    async with served(stage.api, tls=tls) as address:
+    async with served(env.api, tls=tls) as address:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
         await until(lambda: "rota-tls-handshake" in {task.get_name() for task in asyncio.all_tasks()})
         began_at = loop.time()
@@ -195,9 +197,9 @@ async def test_a_server_stops_at_once_though_a_handshake_is_under_way(stage: Sta
     writer.close()
 
 
-async def test_an_error_over_tls_arrives_whole(stage: Stage, ours: Authority) -> None:
+async def test_an_error_over_tls_arrives_whole(env: ApiEnvironment, ours: Authority) -> None:
     context = ssl.create_default_context(cafile=str(ours.cert))
-    async with served(stage.api, QUICK, ServerTls(files_of(ours, "server"))) as address:
+    async with served(env.api, QUICK, ServerTls(files_of(ours, "server"))) as address:
         port = int(address.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         writer.write(b"nonsense\r\n\r\n")
@@ -207,18 +209,18 @@ async def test_an_error_over_tls_arrives_whole(stage: Stage, ours: Authority) ->
         writer.close()
 
 
-async def test_a_large_response_arrives_whole_over_tls(stage: Stage, ours: Authority) -> None:
-    async with served(stage.api, tls=ServerTls(files_of(ours, "server"))) as address:
+async def test_a_large_response_arrives_whole_over_tls(env: ApiEnvironment, ours: Authority) -> None:
+    async with served(env.api, tls=ServerTls(files_of(ours, "server"))) as address:
         client = connect([address], tls=ClientFiles(str(ours.cert)))
-        await stage.submit(payload="x" * 900_000)
+        await env.submit(payload="x" * 900_000)
         found = await client.find(JobQuery(limit=1))
         assert len(found[0].payload or "") > 900_000
         await client.close()
 
 
-async def test_connections_leave_nothing_behind(stage: Stage, ours: Authority) -> None:
+async def test_connections_leave_nothing_behind(env: ApiEnvironment, ours: Authority) -> None:
     tls = ServerTls(files_of(ours, "server"))
-    async with served(stage.api, tls=tls) as address:
+    async with served(env.api, tls=tls) as address:
         for _ in range(5):
             await asked(address, ClientFiles(str(ours.cert)))
     gc.collect()

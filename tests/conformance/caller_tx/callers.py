@@ -70,7 +70,7 @@ class Caller:
         return await chosen.asubmit(number) if self.is_async else chosen.submit(number)
 
     async def step(self, within: TransactionSteps, key: str, number: int) -> Any:  # noqa: ANN401 - what it yielded
-        """Buy as a step of a job, in the way that suits the driver; nobody can buy nothing."""
+        """Buy as a step of a job, with the blocking or async form of the driver; a purchase of nothing is refused."""
 
         async def buy() -> dict[str, int]:
             await self.buy(number)
@@ -149,7 +149,7 @@ async def over_async_psycopg(place: str) -> AsyncIterator[Caller]:
 
 
 def mysql_options(place: str) -> dict[str, Any]:
-    """Say how to reach a database on MariaDB."""
+    """Return how to reach a database on MariaDB."""
     parts = urlsplit(place)
     return {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path[1:]}
 

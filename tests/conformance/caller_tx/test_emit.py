@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import claim, means, new_job
+from builders import claim, means, new_job
 from conformance.caller_tx.callers import Caller
 from rota import Rota
 from rota.core.decision import decide

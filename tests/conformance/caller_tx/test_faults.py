@@ -1,4 +1,4 @@
-"""When something breaks in the middle of a transaction, its jobs go with it, and the transaction is its owner's."""
+"""After a failure in the middle of a transaction its jobs do not exist, and the owner can go on with it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_an_error_in_the_middle_leaves_the_transaction_as_it_was(
     await caller.buy(1)
     with pytest.raises(Exception, match=r"tag|spoilt") as failure:
         await caller.submit(task, 2, tags=["t"], idempotency_key="k")
-    # It is the driver's own: whoever waits for its errors sees them.
+    # It is the driver's own error, which the caller can handle.
     assert type(failure.value).__module__.partition(".")[0] in {"sqlite3", "asyncpg", "psycopg", "pymysql", "asyncmy"}
     await caller.buy(2)
     await caller.commit()
@@ -90,7 +90,7 @@ async def test_a_program_that_is_killed_before_its_commit_leaves_nothing(
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "conformance.caller_tx.dying",
+        "conformance.caller_tx.killed_program",
         way.name,
         place,
         stdin=asyncio.subprocess.PIPE,
@@ -98,14 +98,14 @@ async def test_a_program_that_is_killed_before_its_commit_leaves_nothing(
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
     assert program.stdout is not None
-    told = (await program.stdout.readline()).decode().strip()
-    assert told
+    answer = (await program.stdout.readline()).decode().strip()
+    assert answer
     program.send_signal(signal.SIGKILL)
     await program.wait()
-    # Whoever comes with the same key waits until the server has noticed, and makes a job of its own.
+    # A submission with the same key waits until the server has noticed, and makes its own job.
     handle = await caller.submit(task, 1, idempotency_key="k")
     await caller.commit()
-    assert handle.id != told
+    assert handle.id != answer
     assert [job.id for job in await store.find(JobQuery())] == [to_number(handle.id)]
     await caller.start()
     assert await caller.fetch("SELECT * FROM rota_tag") == []

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from building import after, key, new_job
+from builders import after, key, new_job
 from conformance.caller_tx.callers import DRIVERS, Caller, Way
 from rota import Rota, Task
 from rota.core.errors import InvalidRequest, KeyReused, QueueFull
@@ -32,7 +32,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 @pytest.fixture
 async def other(way: Way, place: str, caller: Caller) -> AsyncIterator[Caller]:
-    """Give a second connection, in a transaction of its own."""
+    """Return a second connection, in a transaction of its own."""
     del caller
     async with way.connect(place) as other:
         await other.start()
@@ -109,7 +109,7 @@ async def test_a_key_taken_since_the_transaction_began_to_look_is_found(
 
 
 async def beside(work: Coroutine[Any, Any, Any], waits: Callable[[], Awaitable[bool]]) -> asyncio.Future[Any]:
-    """Begin something on a thread of its own, since it may block; come back when it waits for someone, or is done."""
+    """Begin a call on a thread of its own, since it may block; return when it waits for a lock, or is done."""
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     loop = asyncio.get_running_loop()
 
@@ -131,12 +131,12 @@ async def beside(work: Coroutine[Any, Any, Any], waits: Callable[[], Awaitable[b
 
 
 async def until_stuck(work: asyncio.Future[Any], waits: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the server says that someone waits, or until nobody does."""
+    """Wait until the server reports a lock wait, or none."""
     while not work.done() and not await waits():  # noqa: ASYNC110 - a server sets no event
         await asyncio.sleep(GLANCE_SECONDS)
 
 
-#: Ask the servers who waits for whom. SQLite cannot be asked; there the order of events is left to chance.
+#: Queries for lock waits. SQLite cannot be asked; there the order of events is left to chance.
 WAITS = {
     "postgres": "SELECT count(*) FROM pg_locks WHERE NOT granted",
     "mariadb": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
@@ -238,7 +238,7 @@ async def test_jobs_wait_for_others_of_their_transaction_and_of_before(
 
 
 async def test_a_job_after_one_that_is_unknown_is_refused(caller: Caller, place: str, store: Store) -> None:
-    """It was cancelled at once, and nobody was told."""
+    """It was cancelled at once, without an error."""
     await caller.buy(1)
     missing = new_job()
     with pytest.raises(InvalidRequest, match=f"after: job {to_text(missing.id)} is unknown") as refused:

@@ -28,7 +28,7 @@ def id_of(handle: Handle[int]) -> JobId:
 
 
 async def ids(store: Store) -> list[str]:
-    """Give the ids of all jobs, oldest first."""
+    """Return the ids of all jobs, oldest first."""
     return [to_text(job.id) for job in reversed(await store.find(JobQuery()))]
 
 
@@ -158,7 +158,7 @@ async def test_a_worker_runs_the_job_after_the_commit(caller: Caller, app: Rota,
 
 
 async def test_others_hear_of_the_job_after_the_commit_and_not_before(caller: Caller, task: Ship, store: Store) -> None:
-    # What was written before we listened may be heard of first.
+    # Notifications of earlier writes may come first.
     while await store.watch(timedelta(seconds=0.3)):
         pass
     await caller.submit(task, 1)

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from building import BASE
+from builders import BASE
 from conformance.caller_tx.callers import (
     ASYNC_PSYCOPG,
     ASYNCMY,
@@ -90,7 +90,7 @@ async def test_a_connection_to_another_kind_of_store_is_refused(way: Way, caller
 
 @pytest.fixture
 async def foreign(way: Way, tmp_path: Path) -> AsyncIterator[str]:
-    """Give a database in which Rota has never been."""
+    """Return a database in which Rota has never been."""
     match way.store.name:
         case "postgres":
             async with new_database(shared_server()) as place:
@@ -205,7 +205,7 @@ def test_a_store_in_memory_is_refused() -> None:
 
 @pytest.fixture
 async def committing(way: Way, place: str, store: Store) -> AsyncIterator[Caller]:
-    """Give a connection that commits every statement by itself."""
+    """Return a connection that commits every statement by itself."""
     del store
     async with way.connect(place) as caller:
         match way:

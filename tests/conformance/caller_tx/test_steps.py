@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from building import claim, new_job
+from builders import claim, new_job
 from conformance.caller_tx.callers import ASYNCPG, Caller, Way
 from conformance.stores.adapters import SqliteFile
 from rota.core.errors import InvalidRequest
@@ -34,12 +34,12 @@ def within(job: Job, place: str) -> TransactionSteps:
 
 
 async def touch(store: Store, job: Job) -> None:
-    """Change a job as whoever takes it away would: with its lease."""
+    """Change a job and its lease, as a process that takes it away does."""
     await store.renew([Renewal(job.id, job.fence)])
 
 
 async def bought(caller: Caller) -> list[int]:
-    """Give what was bought, in a transaction of its own."""
+    """Return what was bought, in a transaction of its own."""
     await caller.start()
     rows = await caller.fetch("SELECT number FROM purchase ORDER BY number")
     await caller.rollback()
@@ -115,7 +115,7 @@ async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
     way: Way, caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     if isinstance(way.store, SqliteFile):
-        # One writer at a time: nobody writes anything meanwhile.
+        # One writer at a time: there is no other write meanwhile.
         return
     await caller.step(within, "buy", 7)
     taking = asyncio.create_task(touch(store, job))
@@ -128,7 +128,7 @@ async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
 @pytest.mark.parametrize("way", [ASYNCPG], ids=lambda way: way.name)
 async def test_a_worker_over_http_has_no_transaction_to_be_a_part_of(caller: Caller, within: TransactionSteps) -> None:
     with pytest.raises(InvalidRequest, match=r"over HTTP.*--store"):
-        await caller.step(replace(within, house=None), "buy", 7)
+        await caller.step(replace(within, caller_tx_config=None), "buy", 7)
 
 
 async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Caller, within: TransactionSteps) -> None:

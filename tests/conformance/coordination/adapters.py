@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from building import ManualClock
+from builders import ManualClock
 from conformance.stores.adapters import STORES
 from conformance.stores.adapters import Adapter as StoreAdapter
 from rota.coordination.database import DatabaseCoordinator
@@ -33,7 +33,7 @@ class Place(Protocol):
     """Something shared, and the time there."""
 
     async def open(self) -> Coordinator:
-        """Give what one more process has of it."""
+        """Return what one more process has of it."""
         ...
 
     async def pass_time(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Each test gets a place of its own, on every adapter, and what two processes have of it."""
+"""Each test gets an empty coordinator on every adapter, as two processes open it."""
 
 from __future__ import annotations
 

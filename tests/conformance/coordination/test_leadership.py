@@ -11,21 +11,21 @@ from rota.ports.coordinator import Coordinator
 LONG = LASTING * 100
 
 
-def told(leadership: Leadership | None) -> tuple[str, int] | None:
+def lead_of(leadership: Leadership | None) -> tuple[str, int] | None:
     return None if leadership is None else (leadership.holder, leadership.term)
 
 
 async def test_the_first_to_ask_leads_and_all_are_told_so(ours: Coordinator, theirs: Coordinator) -> None:
     first = await ours.campaign("scheduler", "a", LONG)
     assert (first.name, first.holder) == ("scheduler", "a")
-    assert told(await theirs.campaign("scheduler", "b", LONG)) == told(first)
-    assert told(await theirs.leader("scheduler")) == told(first)
+    assert lead_of(await theirs.campaign("scheduler", "b", LONG)) == lead_of(first)
+    assert lead_of(await theirs.leader("scheduler")) == lead_of(first)
 
 
 async def test_of_many_who_ask_at_once_one_leads(place: Place) -> None:
     several = [await place.open() for _ in range(4)]
     asked = [one.campaign("scheduler", f"h{number}", LONG) for number, one in enumerate((*several, *several))]
-    assert len({told(answer) for answer in await asyncio.gather(*asked)}) == 1
+    assert len({lead_of(answer) for answer in await asyncio.gather(*asked)}) == 1
 
 
 async def test_a_leader_keeps_its_lead_without_a_new_term(ours: Coordinator, place: Place) -> None:
@@ -33,7 +33,7 @@ async def test_a_leader_keeps_its_lead_without_a_new_term(ours: Coordinator, pla
     # For twice as long as it lasts when nobody keeps it.
     for _ in range(8):
         await place.pass_time(LASTING.total_seconds() / 4)
-        assert told(await ours.campaign("scheduler", "a", LASTING)) == told(first)
+        assert lead_of(await ours.campaign("scheduler", "a", LASTING)) == lead_of(first)
 
 
 async def test_a_lead_that_nobody_keeps_runs_out_and_the_next_has_a_greater_term(
@@ -44,7 +44,7 @@ async def test_a_lead_that_nobody_keeps_runs_out_and_the_next_has_a_greater_term
         lambda: theirs.campaign("scheduler", "b", LONG), lambda leadership: leadership.holder == "b"
     )
     assert taken.term > first.term
-    assert told(await ours.campaign("scheduler", "a", LONG)) == told(taken), "who lost the lead learns it"
+    assert lead_of(await ours.campaign("scheduler", "a", LONG)) == lead_of(taken), "who lost the lead learns it"
 
 
 async def test_a_lead_lasts_at_least_as_long_as_was_asked_for(
@@ -84,7 +84,7 @@ async def test_a_process_that_resigned_may_lead_again(ours: Coordinator) -> None
 async def test_only_the_holder_can_resign(ours: Coordinator, theirs: Coordinator) -> None:
     first = await ours.campaign("scheduler", "a", LONG)
     await theirs.resign("scheduler", "b")
-    assert told(await ours.leader("scheduler")) == told(first)
+    assert lead_of(await ours.leader("scheduler")) == lead_of(first)
 
 
 async def test_a_former_leader_that_resigns_late_does_not_end_its_successors_lead(
@@ -93,13 +93,13 @@ async def test_a_former_leader_that_resigns_late_does_not_end_its_successors_lea
     await ours.campaign("scheduler", "a", LASTING)
     taken = await eventually(lambda: theirs.campaign("scheduler", "b", LONG), lambda one: one.holder == "b")
     await ours.resign("scheduler", "a")
-    assert told(await theirs.leader("scheduler")) == told(taken)
+    assert lead_of(await theirs.leader("scheduler")) == lead_of(taken)
 
 
 async def test_a_holder_that_forgot_everything_has_its_lead_back_at_once(place: Place) -> None:
-    """A process that lost its connection, or the answer, comes as the same holder with nothing in its hands."""
+    """A process that lost its connection, or the answer, is the same holder without its former state."""
     first = await (await place.open()).campaign("scheduler", "a", LONG)
-    assert told(await (await place.open()).campaign("scheduler", "a", LONG)) == told(first)
+    assert lead_of(await (await place.open()).campaign("scheduler", "a", LONG)) == lead_of(first)
 
 
 async def test_leads_of_different_names_are_independent(ours: Coordinator) -> None:

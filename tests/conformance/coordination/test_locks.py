@@ -91,7 +91,7 @@ async def test_a_lock_that_was_given_back_is_free_at_once_with_a_greater_fence(
 async def test_a_lock_that_nobody_keeps_runs_out_and_its_former_holder_has_the_smaller_fence(
     ours: Coordinator, theirs: Coordinator, eventually: Eventually[Lock | None]
 ) -> None:
-    """The former holder, stopped all the while, still believes in its lock: the fence is what keeps it out."""
+    """The former holder was stopped and still assumes that it has the lock: the fence refuses it."""
     first = await ours.lock("report", "a", LASTING)
     second = await eventually(lambda: theirs.lock("report", "b", LONG), lambda lock: lock is not None)
     assert first is not None

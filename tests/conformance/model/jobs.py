@@ -1,4 +1,4 @@
-"""The reference model's jobs: what the port says, in the plainest words that run."""
+"""The reference model's jobs: the obligations of the port as simple code."""
 
 from __future__ import annotations
 
@@ -317,17 +317,17 @@ class Jobs(Memory):
 
         Give those whose dependencies failed.
         """
-        told = deque(sorted(parents))
+        answer = deque(sorted(parents))
         failed: list[JobId] = []
-        while told:
-            parent = told.popleft()
+        while answer:
+            parent = answer.popleft()
             job = self.jobs.get(parent)
             state, reason = (None, None) if job is None else (job.state, job.reason)
             for child in [child for child, waits in self.waits.items() if parent in waits]:
                 verdict = dependency_status(self.waits[child][parent], state, reason=reason)
                 if verdict in CANCELLING:
                     self._cancel(child, CANCELLING[verdict], now)
-                    told.append(child)
+                    answer.append(child)
                     if verdict is DependencyStatus.FAILED:
                         failed.append(child)
                 elif verdict is not DependencyStatus.WAIT:
@@ -371,7 +371,9 @@ class Jobs(Memory):
         )
 
     def replace_jobs(self, ids: Sequence[JobId], now: datetime) -> None:
-        """Cancel jobs whose successors have come, or ask them to stop if they run; then tell who waits for them."""
+        """Cancel jobs that were replaced, or request them to stop if they run; then resolve the jobs that wait for
+        them.
+        """
         cancelled = []
         for job_id in ids:
             job = self.jobs.get(job_id)
@@ -521,7 +523,7 @@ class Jobs(Memory):
         )
 
     def open_waits(self) -> list[Step]:
-        """Give the steps that wait for events."""
+        """Return the steps that wait for events."""
         return [step for step in self.guarded.values() if step.kind is StepKind.EVENT and not step.is_done]
 
     def wake(self, job_id: JobId, now: datetime) -> str | None:
@@ -594,14 +596,14 @@ class Jobs(Memory):
         return [DeathCount(*place, count) for place, count in counts.items()]
 
     def _needed(self, now: datetime) -> set[JobId]:
-        """Give the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
+        """Return the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
         wanted = {
             parent for child, parents in self.parents.items() if self.jobs[child].state in WANTING for parent in parents
         }
         return wanted | {kept.job_id for kept in self.keys.values() if kept.until > now}
 
     def prunable(self, retention: Retention, now: datetime) -> set[JobId]:
-        """Say which jobs may be deleted: they ended long enough ago and nobody wants them any more."""
+        """Return which jobs may be deleted: they ended long enough ago and no job needs them any more."""
         needed = self._needed(now)
         return {
             job.id

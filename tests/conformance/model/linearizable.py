@@ -1,4 +1,4 @@
-"""A history checker: whether what concurrent callers were told about one job can have happened one call after another.
+"""A linearizability checker: whether the answers to concurrent calls about one job fit some order of the calls.
 
 A history is linearizable if its calls can be put in an order in which none stands before a call that had ended when it
 began, and in which the reference model gives the same answers. The search tries every such order and prunes by the
@@ -21,7 +21,7 @@ Ask: TypeAlias = Callable[[Any], Coroutine[Any, Any, object]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """One call about one job: what was asked, when, and the answer."""
+    """One call about one job: the request, its times, and the answer."""
 
     name: str
     ask: Ask
@@ -34,7 +34,7 @@ class Event:
 
 
 def is_linearizable(history: Sequence[Event], model: Reference) -> bool:
-    """Whether the model can give the answers of a history, in an order that the callers cannot tell from theirs."""
+    """Whether the model gives the answers of a history, in some order that respects the times of the calls."""
     if not history:
         return True
     first_end = min(event.ended for event in history)

@@ -1,4 +1,4 @@
-"""The machine: it does the same things to a store and to the reference model, and looks for any difference.
+"""The state machine (Hypothesis): runs the same operations on a store and on the reference model, and compares them.
 
 Each rule sends one verb, or a few that belong together, to both and compares the answers. After each rule all that can
 be seen of the jobs is compared field by field. What was decided, planned or leased is kept and used again much later,
@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from building import BASE, HOUR, MINUTE, Ids, ManualClock, key
-from conformance.model import drafts
+from builders import BASE, HOUR, MINUTE, Ids, ManualClock, key
+from conformance.model import strategies
 from conformance.model.reference import Reference
 from conformance.stores.adapters import Adapter, opened
-from conformance.stores.driving import EVERYTHING
+from conformance.stores.transitions import EVERYTHING
 from rota.core.cluster import Member, Role
 from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now, skip
 from rota.core.errors import IllegalTransition
@@ -54,7 +54,7 @@ Given = Any
 
 
 def plain(answer: object) -> object:
-    """Bring an answer into a form in which only what the port promises is compared."""
+    """Convert an answer to a form in which only the obligations of the port are compared."""
     match answer:
         case Job():
             # How many waits a job had when it stopped waiting says nothing about what it does now.
@@ -122,27 +122,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
 
     def both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - whatever the verb gives
-        """Ask the store and the model the same, and see that they say the same."""
+        """Call the same verb on the store and on the model, and compare the answers."""
         return self.run(self.ask_both(verb, *arguments, **options))
 
     async def ask_both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as above
-        told = await getattr(self.store, verb)(*arguments, **options)
+        answer = await getattr(self.store, verb)(*arguments, **options)
         expected = await getattr(self.model, verb)(*arguments, **options)
         if verb in UNORDERED:
-            told, expected = sorted(told, key=repr), sorted(expected, key=repr)
-        assert plain(told) == plain(expected), verb
+            answer, expected = sorted(answer, key=repr), sorted(expected, key=repr)
+        assert plain(answer) == plain(expected), verb
         return expected
 
     def means(self) -> DecisionInputs:
         return DecisionInputs(now=self.clock(), follow_up_id=self.ids())
 
     def take(self, claim: Claim) -> list[Job]:
-        """Claim, and remember the leases for good: who held one may speak at any time."""
+        """Claim, and keep the leases: a former holder may write at any time."""
         given: list[Job] = self.both("claim", claim)
         self.leases += given
         return given
 
-    def held(self, picks: list[drafts.Pick]) -> list[Job]:
+    def held(self, picks: list[strategies.Pick]) -> list[Job]:
         """Choose jobs as their holders know them: such as run now, or any that ever ran."""
         running = [job for job in self.model.jobs.values() if job.state is State.RUNNING]
         return [chosen(self.leases if pick.is_stale else running, pick.number) for pick in picks]
@@ -150,12 +150,12 @@ class StoreMachine(RuleBasedStateMachine):
     def later(self, jump: timedelta | None) -> None:
         """Let time pass: for a while, or up to the very moment at which something is due next."""
         due = None if jump is not None else self.run(self.model.timetable()).first
-        self.clock.moment = max(self.clock(), due) if due is not None else self.clock() + (jump or drafts.NOTHING)
+        self.clock.moment = max(self.clock(), due) if due is not None else self.clock() + (jump or strategies.NOTHING)
 
     # Submissions
 
     @precondition(is_roomy)
-    @rule(target=jobs, lane=drafts.lanes, number=st.sampled_from([1, 2, 3]), bound=st.sampled_from([None, 4]))
+    @rule(target=jobs, lane=strategies.lanes, number=st.sampled_from([1, 2, 3]), bound=st.sampled_from([None, 4]))
     def insert_plain(self, lane: tuple[str, str], number: int, bound: int | None = None) -> Given:
         queue, kind = lane
         batch = [NewJob(self.ids(), kind, queue=queue) for _ in range(number)]
@@ -165,11 +165,11 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_roomy)
     @rule(
         target=jobs,
-        lane=drafts.lanes,
-        fields=drafts.job_fields,
-        run_at=drafts.offsets,
-        expires=drafts.expiries,
-        named=drafts.keys,
+        lane=strategies.lanes,
+        fields=strategies.job_fields,
+        run_at=strategies.offsets,
+        expires=strategies.expiries,
+        named=strategies.keys,
     )
     def insert_rich(
         self,
@@ -194,7 +194,9 @@ class StoreMachine(RuleBasedStateMachine):
         return new.id
 
     @precondition(is_roomy)
-    @rule(target=jobs, first=jobs, rest=st.lists(st.tuples(jobs, drafts.needs), max_size=2), delay=drafts.offsets)
+    @rule(
+        target=jobs, first=jobs, rest=st.lists(st.tuples(jobs, strategies.needs), max_size=2), delay=strategies.offsets
+    )
     def insert_waiting(self, first: JobId, rest: list[tuple[JobId, Need]], delay: timedelta | None) -> JobId:
         run_at = None if delay is None else self.clock() + delay
         waits = (Dependency(first), *(Dependency(parent, need) for parent, need in rest))
@@ -203,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
         return new.id
 
     @precondition(is_roomy)
-    @rule(target=jobs, top=jobs, need=drafts.needs, is_backwards=st.booleans())
+    @rule(target=jobs, top=jobs, need=strategies.needs, is_backwards=st.booleans())
     def insert_family(self, top: JobId, need: Need, *, is_backwards: bool) -> Given:
         """A diamond below a job, in one batch, in either order."""
         left, right, bottom = self.ids(), self.ids(), self.ids()
@@ -224,7 +226,9 @@ class StoreMachine(RuleBasedStateMachine):
     # Workflows
 
     @precondition(is_roomy)
-    @rule(target=jobs, shape=st.sampled_from(sorted(drafts.GRAPHS)), policy=st.sampled_from(WorkflowPolicy), top=jobs)
+    @rule(
+        target=jobs, shape=st.sampled_from(sorted(strategies.GRAPHS)), policy=st.sampled_from(WorkflowPolicy), top=jobs
+    )
     def put_workflow(self, shape: str, policy: WorkflowPolicy, top: JobId) -> Given:
         """A graph, some of whose nodes have a follow-up for failures, or wait for a job outside."""
         nodes = [
@@ -238,7 +242,7 @@ class StoreMachine(RuleBasedStateMachine):
                 ),
                 tuple(NodeParent(None, need, top) if on is None else NodeParent(on, need) for on, need in parents),
             )
-            for place, parents in enumerate(drafts.GRAPHS[shape])
+            for place, parents in enumerate(strategies.GRAPHS[shape])
         ]
         made = planned(WorkflowId(self.ids()), shape, nodes, policy)
         self.both("put_workflow", made)
@@ -253,34 +257,34 @@ class StoreMachine(RuleBasedStateMachine):
                 self.both("settle", [skip(known)])
 
     @precondition(lambda self: self.graphs)
-    @rule(number=drafts.numbers)
+    @rule(number=strategies.numbers)
     def look_at_a_workflow(self, number: int) -> None:
         workflow_id = chosen(self.graphs, number)
         self.both("nodes", workflow_id)
-        told = self.run(self.store.workflows([workflow_id]))
+        answer = self.run(self.store.workflows([workflow_id]))
         expected = self.run(self.model.workflows([workflow_id]))
-        assert [(one.state, dict(one.progress)) for one in told] == [
+        assert [(one.state, dict(one.progress)) for one in answer] == [
             (one.state, dict(one.progress)) for one in expected
         ]
 
     # Workers
 
     @when(State.PENDING)
-    @rule(rounds=st.lists(st.tuples(drafts.outcomes, drafts.jumps), min_size=1, max_size=3))
+    @rule(rounds=st.lists(st.tuples(strategies.outcomes, strategies.jumps), min_size=1, max_size=3))
     def work(self, rounds: list[tuple[Outcome, timedelta | None]]) -> None:
         """A worker that takes what there is and ends it, round by round."""
         for outcome, jump in rounds:
-            given = self.take(Claim(drafts.WORKERS[0], 2, drafts.QUEUES))
+            given = self.take(Claim(strategies.WORKERS[0], 2, strategies.QUEUES))
             self.later(jump)
             self.both("settle", [decide(job, outcome, self.means()) for job in given])
 
     @when(State.PENDING)
     @rule(
-        worker=st.sampled_from(drafts.WORKERS),
-        limit=drafts.limits,
-        queues=drafts.queues_asked,
-        types=drafts.types_asked,
-        lease=drafts.leases,
+        worker=st.sampled_from(strategies.WORKERS),
+        limit=strategies.limits,
+        queues=strategies.queues_asked,
+        types=strategies.types_asked,
+        lease=strategies.leases,
     )
     def claim(
         self,
@@ -295,53 +299,60 @@ class StoreMachine(RuleBasedStateMachine):
         self.take(wanted)
 
     @when(State.SCHEDULED, State.RETRYING)
-    @rule(limit=drafts.limits, queues=drafts.queues_asked, types=drafts.types_asked, ahead=drafts.spans_ahead)
+    @rule(
+        limit=strategies.limits,
+        queues=strategies.queues_asked,
+        types=strategies.types_asked,
+        ahead=strategies.spans_ahead,
+    )
     def claim_ahead(self, limit: int, queues: tuple[str, ...], types: tuple[str, ...] | None, ahead: timedelta) -> None:
-        wanted = Claim(drafts.WORKERS[0], limit, queues, types, claim_id=str(self.ids()), ahead=ahead)
+        wanted = Claim(strategies.WORKERS[0], limit, queues, types, claim_id=str(self.ids()), ahead=ahead)
         self.claims.append(wanted)
         self.take(wanted)
 
     @when(State.PENDING, State.QUEUED)
-    @rule(first=jobs, rest=st.lists(jobs, max_size=3), queues=drafts.queues_asked, types=drafts.types_asked)
+    @rule(first=jobs, rest=st.lists(jobs, max_size=3), queues=strategies.queues_asked, types=strategies.types_asked)
     def claim_by_id(
         self, first: JobId, rest: list[JobId], queues: tuple[str, ...], types: tuple[str, ...] | None
     ) -> None:
-        self.take(Claim(drafts.WORKERS[1], 3, queues, types, ids=(first, *rest)))
+        self.take(Claim(strategies.WORKERS[1], 3, queues, types, ids=(first, *rest)))
 
     @precondition(lambda self: self.claims)
-    @rule(number=drafts.numbers)
+    @rule(number=strategies.numbers)
     def claim_again(self, number: int) -> None:
         # A claim that found nothing before may find something now.
         self.take(chosen(self.claims, number))
 
     @when(State.RUNNING)
-    @rule(number=drafts.numbers, outcome=st.sampled_from([Lost(), Released()]), late=drafts.outcomes)
+    @rule(number=strategies.numbers, outcome=st.sampled_from([Lost(), Released()]), late=strategies.outcomes)
     def pass_on(self, number: int, outcome: Outcome, late: Outcome) -> None:
-        """Take a lease from its holder and give it to another; then the first one, who does not know, speaks."""
-        (known,) = self.held([drafts.Pick(number)])
+        """Take a lease from its holder and give it to another; then the first one writes with its stale fence."""
+        (known,) = self.held([strategies.Pick(number)])
         self.both("settle", [decide(known, outcome, self.means())])
-        self.take(Claim(drafts.WORKERS[1], 1, drafts.QUEUES, ids=(known.id,)))
+        self.take(Claim(strategies.WORKERS[1], 1, strategies.QUEUES, ids=(known.id,)))
         self.both("settle", [decide(known, late, self.means())])
 
     @when(State.RUNNING)
     @rule(
-        picks=drafts.picks,
-        lease=drafts.leases,
+        picks=strategies.picks,
+        lease=strategies.leases,
         progress=st.none() | st.sampled_from(["1", "2"]),
         log_tail=st.none() | st.sampled_from(["one", "two"]),
     )
-    def renew(self, picks: list[drafts.Pick], lease: timedelta, progress: str | None, log_tail: str | None) -> None:
+    def renew(self, picks: list[strategies.Pick], lease: timedelta, progress: str | None, log_tail: str | None) -> None:
         held = {(job.id, job.fence) for job in self.held(picks)}
         self.both("renew", [Renewal(job_id, fence, lease, progress, log_tail) for job_id, fence in sorted(held)])
 
     @when(State.RUNNING)
     @rule(
-        picks=drafts.picks,
-        outcome=drafts.outcomes,
+        picks=strategies.picks,
+        outcome=strategies.outcomes,
         log_tail=st.none() | st.just("end"),
         progress=st.none() | st.just("100%"),
     )
-    def settle(self, picks: list[drafts.Pick], outcome: Outcome, log_tail: str | None, progress: str | None) -> None:
+    def settle(
+        self, picks: list[strategies.Pick], outcome: Outcome, log_tail: str | None, progress: str | None
+    ) -> None:
         settlements = [
             replace(
                 decide(job, outcome, self.means()),
@@ -355,11 +366,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @when(State.RUNNING)
     @rule(
-        pick=drafts.one_pick,
+        pick=strategies.one_pick,
         name=st.sampled_from(["charge", "send"]),
         then=st.sampled_from(["crash", "conclude", "withdraw"]),
     )
-    def take_a_step(self, pick: drafts.Pick, name: str, then: str) -> None:
+    def take_a_step(self, pick: strategies.Pick, name: str, then: str) -> None:
         (job,) = self.held([pick])
         self.both("intend", job.id, job.fence, name)
         if then == "conclude":
@@ -374,14 +385,16 @@ class StoreMachine(RuleBasedStateMachine):
     @when(State.RUNNING)
     @rule(
         target=moves,
-        pick=drafts.one_pick,
-        wait=drafts.waits,
+        pick=strategies.one_pick,
+        wait=strategies.waits,
         then=st.sampled_from(["crash", "suspend", "suspend late"]),
     )
-    def wait_for_something(self, pick: drafts.Pick, wait: Wait, then: str) -> Given:
+    def wait_for_something(self, pick: strategies.Pick, wait: Wait, then: str) -> Given:
         """Begin a wait, and suspend the job at once, much later, or never."""
         (job,) = self.held([pick])
-        child = NewJob(self.ids(), drafts.TYPES[0], queue=drafts.QUEUES[0]) if wait.kind is StepKind.CALL else None
+        child = (
+            NewJob(self.ids(), strategies.TYPES[0], queue=strategies.QUEUES[0]) if wait.kind is StepKind.CALL else None
+        )
         step = self.both("begin_wait", job.id, job.fence, wait, child=child)
         if step is None or then == "crash":
             return multiple()
@@ -390,7 +403,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.both("settle", [settlement])
         return settlement
 
-    @rule(name=st.sampled_from(drafts.EVENTS), keep=st.sampled_from([MINUTE, HOUR]))
+    @rule(name=st.sampled_from(strategies.EVENTS), keep=st.sampled_from([MINUTE, HOUR]))
     def emit(self, name: str, keep: timedelta) -> None:
         self.both("emit", Emission(name, str(self.ids()), keep), entry=ACT)
 
@@ -401,15 +414,15 @@ class StoreMachine(RuleBasedStateMachine):
     # Operators
 
     @when(State.RUNNING)
-    @rule(picks=drafts.picks, unknowing=drafts.outcomes)
-    def ask_cancel(self, picks: list[drafts.Pick], unknowing: Outcome) -> None:
-        """Ask jobs to stop, one of which is just being settled by someone who does not know."""
+    @rule(picks=strategies.picks, unknowing=strategies.outcomes)
+    def ask_cancel(self, picks: list[strategies.Pick], unknowing: Outcome) -> None:
+        """Request jobs to stop, one of which is being settled at the same time."""
         held = self.held(picks)
         decided = decide(held[0], unknowing, self.means())
         self.both("ask_cancel", [(job.id, job.fence) for job in held], entry=ACT)
         self.both("settle", [decided], entry=ACT)
 
-    @rule(target=moves, act=drafts.acts, number=drafts.numbers, is_late=st.booleans())
+    @rule(target=moves, act=strategies.acts, number=strategies.numbers, is_late=st.booleans())
     def operate(self, act: str, number: int, *, is_late: bool) -> Given:
         """Decide about a job that allows it, and write it down at once or much later, when it may be elsewhere."""
         allowed = [settlement for job in self.model.jobs.values() if (settlement := self._decided(job, act))]
@@ -439,7 +452,7 @@ class StoreMachine(RuleBasedStateMachine):
             return None
 
     @rule(
-        name=st.sampled_from(drafts.QUEUES),
+        name=st.sampled_from(strategies.QUEUES),
         act=st.sampled_from(["resume", "pause", "pause for a while", "limit"]),
         is_stale=st.booleans(),
     )
@@ -462,57 +475,57 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Upkeep
 
-    @rule(jump=drafts.jumps)
+    @rule(jump=strategies.jumps)
     def time_passes(self, jump: timedelta | None) -> None:
         self.later(jump)
 
     @when(*TIMED)
-    @rule(jump=drafts.jumps, limit=drafts.limits)
+    @rule(jump=strategies.jumps, limit=strategies.limits)
     def promote(self, jump: timedelta | None, limit: int) -> None:
         self.later(jump)
         self.both("promote", limit)
 
     @when(State.PENDING)
-    @rule(lanes=st.lists(drafts.lanes, min_size=1, max_size=3, unique=True), limit=drafts.limits)
+    @rule(lanes=st.lists(strategies.lanes, min_size=1, max_size=3, unique=True), limit=strategies.limits)
     def dispatch(self, lanes: list[tuple[str, str]], limit: int) -> None:
         self.both("dispatch", {Lane(*lane): limit for lane in lanes})
 
     @when(State.QUEUED)
-    @rule(limit=drafts.limits, since=drafts.spans, some=st.lists(jobs, max_size=2))
+    @rule(limit=strategies.limits, since=strategies.spans, some=st.lists(jobs, max_size=2))
     def recall(self, limit: int, since: timedelta, some: list[JobId]) -> None:
         line = self.both("queued", limit, since=since)
         self.both("queued", limit, after=line[-1].job_id if line else None)
         self.both("recall", [*some, *(one.job_id for one in line)])
 
     @when(State.QUEUED)
-    @rule(limit=drafts.limits)
+    @rule(limit=strategies.limits)
     def claim_what_was_dispatched(self, limit: int) -> None:
         """As a worker does that a broker has handed ids to."""
         ids = tuple(one.job_id for one in self.both("queued", limit))
-        self.take(Claim(drafts.WORKERS[0], limit, drafts.QUEUES, ids=ids))
+        self.take(Claim(strategies.WORKERS[0], limit, strategies.QUEUES, ids=ids))
 
     @when(State.RUNNING)
-    @rule(jump=drafts.jumps, limit=drafts.limits)
+    @rule(jump=strategies.jumps, limit=strategies.limits)
     def reap(self, jump: timedelta | None, limit: int) -> None:
         self.later(jump)
         lost = self.both("lost", limit)
         self.both("settle", [replace(decide(job, Lost(), self.means()), lapsed_at=job.lease_until) for job in lost])
 
     @precondition(lambda self: any(job.expires_at for job in self.model.jobs.values()))
-    @rule(jump=drafts.jumps, limit=drafts.limits)
+    @rule(jump=strategies.jumps, limit=strategies.limits)
     def end_the_expired(self, jump: timedelta | None, limit: int) -> None:
         self.later(jump)
         self.both("settle", [expire(job) for job in self.both("expired", limit)])
 
     @when(*FINISHED)
-    @rule(retention=drafts.retentions, limit=drafts.limits, is_thorough=st.booleans())
+    @rule(retention=strategies.retentions, limit=strategies.limits, is_thorough=st.booleans())
     def prune(self, retention: Retention, limit: int, *, is_thorough: bool) -> None:
         # How long a claim can be repeated after a prune is the store's own business.
         self.claims.clear()
         if is_thorough:
             self.both("prune", retention, EVERYTHING)
             return
-        # Which of the jobs that may go do go is not promised: see which, and let the model follow.
+        # Which of the prunable jobs are deleted is not specified: read it, and apply it to the model.
         may_go = self.model.prunable(retention, self.clock())
         count = self.run(self.store.prune(replace(retention, history=None), limit))
         gone = set(self.model.jobs) - {job.id for job in self.run(self.store.find(ALL))}
@@ -522,8 +535,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Schedules
 
-    @precondition(lambda self: len(self.model.plans) < len(drafts.NAMES))
-    @rule(target=plans, name=st.sampled_from(drafts.NAMES), fields=drafts.schedule_fields)
+    @precondition(lambda self: len(self.model.plans) < len(strategies.NAMES))
+    @rule(target=plans, name=st.sampled_from(strategies.NAMES), fields=strategies.schedule_fields)
     def put_schedule(self, name: str, fields: dict[str, Any]) -> Schedule:
         now = self.clock()
         plain_fields = {"template": Template("mail", queue="right"), "created_at": now, "updated_at": now}
@@ -534,7 +547,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(
         known=plans,
-        name=st.sampled_from(drafts.NAMES),
+        name=st.sampled_from(strategies.NAMES),
         act=st.sampled_from(["resume", "pause", "drop"]),
         is_stale=st.booleans(),
     )
@@ -546,7 +559,7 @@ class StoreMachine(RuleBasedStateMachine):
         edited = replace(current, name=name, paused_at=self.clock() if act == "pause" else None)
         self.both("put_schedules", [edited], entry=ACT)
 
-    @rule(target=firings, known=plans, jump=drafts.jumps, is_backfill=st.booleans())
+    @rule(target=firings, known=plans, jump=strategies.jumps, is_backfill=st.booleans())
     def plan_a_firing(self, known: Schedule, jump: timedelta | None, *, is_backfill: bool) -> Given:
         """Two schedulers may plan the same; both plans are kept, to be written in any order or never."""
         found = self.model.plans.get(known.id)
@@ -560,7 +573,7 @@ class StoreMachine(RuleBasedStateMachine):
         return backfill(found, now - span, now, now, fresh_id=self.ids)
 
     @precondition(lambda self: self.model.plans)
-    @rule(target=jobs, jump=drafts.jumps, limit=drafts.limits)
+    @rule(target=jobs, jump=strategies.jumps, limit=strategies.limits)
     def fire_what_is_due(self, jump: timedelta | None, limit: int) -> Given:
         self.later(jump)
         due = self.both("due_schedules", limit)
@@ -577,7 +590,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Processes
 
-    @rule(act=st.sampled_from(["lead", "resign", "beat", "leave"]), name=st.sampled_from(["a", "b"]), span=drafts.spans)
+    @rule(
+        act=st.sampled_from(["lead", "resign", "beat", "leave"]),
+        name=st.sampled_from(["a", "b"]),
+        span=strategies.spans,
+    )
     def process(self, act: str, name: str, span: timedelta) -> None:
         match act:
             case "lead":
@@ -613,7 +630,7 @@ class StoreMachine(RuleBasedStateMachine):
         await self.ask_both("attempts", job_id)
         await self.ask_both("steps", job_id)
 
-    @rule(states=st.lists(st.sampled_from(State), max_size=2), tag=drafts.tags, limit=drafts.limits)
+    @rule(states=st.lists(st.sampled_from(State), max_size=2), tag=strategies.tags, limit=strategies.limits)
     def everything_is_the_same(self, states: list[State], tag: str | None, limit: int) -> None:
         self.both("find", JobQuery(states=tuple(states), tag=tag, limit=limit))
         self.run(self._compare_everything())

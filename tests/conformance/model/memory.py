@@ -1,4 +1,4 @@
-"""What the reference model remembers: plain dictionaries, one per kind of thing."""
+"""The state of the reference model: plain dictionaries, one for each kind of record."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Schedules(Jobs):
             version=schedule.version + 1,
             created_at=old.created_at if old is not None else now,
             updated_at=now,
-            # What has fired is told by `fire` alone.
+            # Only `fire` records what has fired.
             last_fire_at=old.last_fire_at if old is not None else None,
             last_job_id=old.last_job_id if old is not None else None,
         )

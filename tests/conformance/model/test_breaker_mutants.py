@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from building import ManualClock
+from builders import ManualClock
 from conformance.stores import test_breakers as tests
 from conformance.stores.adapters import BY_NAME, opened
 from rota.core import breaker, limit

@@ -1,4 +1,4 @@
-"""Random walks of a circuit breaker: workers that die, a clock that is set, a dependency that comes and goes.
+"""Random walks of a circuit breaker: workers that die, a clock that is set, a dependency that fails and recovers.
 
 Each walk counts starts and outcomes itself. Whatever happens, no more jobs start while the breaker is open than the
 rate of probes allows, no job that waits loses an attempt, and in the end every job completes.
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import SECOND, ManualClock, claim, error, new_jobs
+from builders import SECOND, ManualClock, claim, error, new_jobs
 from conformance.stores.adapters import BY_NAME, opened
 from conformance.stores.test_breakers import Scene, scene_on
 from rota.core.ids import JobId
@@ -44,7 +44,7 @@ class Walk:
     submitted: set[JobId] = field(default_factory=set)
     had_started: set[JobId] = field(default_factory=set)
     #: Whether the clock was set since the breaker opened: then periods are not what they were.
-    is_astray: bool = False
+    is_too_far_ahead: bool = False
 
     async def walk(self, steps: list[str]) -> None:
         for step in steps:
@@ -67,7 +67,7 @@ class Walk:
         if before.is_open:
             self.probes += [self.scene.clock.steady()] * len(jobs)
         else:
-            self.probes, self.is_astray = [], False
+            self.probes, self.is_too_far_ahead = [], False
 
     async def end(self) -> None:
         self.chance.shuffle(self.held)
@@ -91,15 +91,15 @@ class Walk:
 
     async def step_back(self) -> None:
         self.scene.clock.step(-600 * SECOND)
-        self.is_astray = True
+        self.is_too_far_ahead = True
 
     async def step_ahead(self) -> None:
         self.scene.clock.step(600 * SECOND)
-        self.is_astray = True
+        self.is_too_far_ahead = True
 
     async def hold_to_the_rules(self) -> None:
         # A burst of probes, and one for each part of a period after it.
-        for first in () if self.is_astray else self.probes:
+        for first in () if self.is_too_far_ahead else self.probes:
             within = [one for one in self.probes if first <= one < first + OPEN_SECONDS]
             assert len(within) <= 2 * PROBES, self.probes
         waiting = [one for one in await self.scene.store.get(sorted(self.submitted)) if one.id not in self.had_started]

@@ -1,4 +1,4 @@
-"""Concurrent callers on one database: what they are told must fit one order of their calls, as the model tells it.
+"""Concurrent callers on one database: their answers must fit one order of the calls, by the reference model.
 
 Each round has a few jobs and a few callers, each with a connection of its own and a script of random calls. The calls
 run at once; the answers are recorded with the order of their beginnings and ends. What a caller was given (a lease) is
@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from building import BASE, Ids, ManualClock, at, claim, failure, means
+from builders import BASE, Ids, ManualClock, at, claim, failure, means
 from conformance.model.linearizable import Ask, Event, is_linearizable
 from conformance.model.reference import Reference
 from conformance.stores.adapters import SHARED, Adapter
@@ -166,5 +166,5 @@ async def test_concurrent_answers_fit_one_order_of_the_calls(callers: list[Store
         this = Round(random, {job.id: job for job in jobs})
         await asyncio.gather(*map(this.live, callers))
         for history in this.histories.values():
-            told = "\n".join(map(str, sorted(history, key=lambda event: event.began)))
-            assert is_linearizable(history, Reference(clock=ManualClock())), f"round {number}:\n{told}"
+            answer = "\n".join(map(str, sorted(history, key=lambda event: event.began)))
+            assert is_linearizable(history, Reference(clock=ManualClock())), f"round {number}:\n{answer}"

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import MINUTE, SECOND, ManualClock, claim, error, new_job
+from builders import MINUTE, SECOND, ManualClock, claim, error, new_job
 from conformance.stores.adapters import BY_NAME, STORES, Adapter
 from rota.brokers.in_store import InStoreBroker
 from rota.core.ids import JobId

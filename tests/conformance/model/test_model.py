@@ -1,4 +1,4 @@
-"""The same machine against every store, in shares that can run side by side."""
+"""The state machine against every store, in parts that can run in parallel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ EXAMPLES: Final = int(os.environ.get("ROTA_MODEL_EXAMPLES", "120"))
 STEPS: Final = int(os.environ.get("ROTA_MODEL_STEPS", "40"))
 SEED: Final = int(os.environ.get("ROTA_MODEL_SEED", "0"))
 SHARES: Final = 3
-#: A file costs a thread's turn and a sync per write; what it adds to memory are not the rules but the desk.
+#: A file costs a thread's turn and a sync per write; the difference to a store in memory is group commit, not the
+#: rules.
 PART_ON_FILE: Final = 10
 
 

@@ -15,7 +15,7 @@ from conformance.stores import test_waiting
 from conformance.stores.adapters import BY_NAME, opened
 from rota.core.settlement import Settlement
 from rota.core.waiting import Emitted
-from rota.engine.engine import wall_clock
+from rota.ports.clock import wall_clock
 from rota.ports.store import Store
 from rota.stores.sqlite import events, settle
 

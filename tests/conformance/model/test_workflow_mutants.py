@@ -12,13 +12,13 @@ import pytest
 
 from conformance.stores import test_workflows
 from conformance.stores.adapters import BY_NAME, opened
-from engine import staging, test_inputs, test_workflow_cancel
+from engine import environment, test_inputs, test_workflow_cancel
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason, Settlement
 from rota.engine import inputs
-from rota.engine.engine import wall_clock
 from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
+from rota.ports.clock import wall_clock
 from rota.ports.store import Store
 from rota.stores.sqlite import settle
 from rota.stores.sqlite.driver import SqliteConnection
@@ -30,7 +30,7 @@ Found = Callable[[Path], Awaitable[None]]
 
 @contextmanager
 def statements_read(wrong: Callable[[str, str], str]) -> Iterator[None]:
-    """Give other statements to the module of dependencies."""
+    """Return other statements to the module of dependencies."""
 
     def read(name: str) -> str:
         return wrong(name, statement(name))
@@ -44,9 +44,9 @@ def callback_runs_twice() -> Iterator[None]:
     """Each end of a parent makes the callback pending, whatever it is by then."""
 
     def wrong(name: str, text: str) -> str:
-        if name != "unblock_job":
+        if name != "unblock_jobs":
             return text
-        return text.replace("blockers > 1", "0").replace("AND state = 'blocked'", "")
+        return text.replace("blockers > wait.column2", "0").replace("AND rota_job.state = 'blocked'", "")
 
     with statements_read(wrong):
         yield
@@ -57,7 +57,8 @@ def callback_never_runs() -> Iterator[None]:
     """The last end of a parent is not counted."""
 
     def wrong(name: str, text: str) -> str:
-        return text.replace("AND state = 'blocked'", "AND state = 'blocked' AND blockers > 1") if text else name
+        last = "AND rota_job.state = 'blocked'"
+        return text.replace(last, f"{last} AND blockers > wait.column2") if text else name
 
     with statements_read(wrong):
         yield
@@ -80,7 +81,7 @@ async def _apply_under_any_fence(self: Any, _jobs: Any, reports: Any) -> set[Any
 
 @contextmanager
 def result_of_an_unfinished_job_is_passed_on() -> Iterator[None]:
-    """A job that is run by hand takes what there is."""
+    """A job that an operator runs takes the results that there are."""
     with patch.object(inputs, "_has_succeeded", lambda _job: True):
         yield
 
@@ -122,11 +123,11 @@ def by_a_store(test: Callable[[Store], Awaitable[None]]) -> Found:
     return find
 
 
-def by_a_bench(test: Callable[[staging.Bench], Awaitable[None]]) -> Found:
+def by_an_engine(test: Callable[[environment.EngineEnvironment], Awaitable[None]]) -> Found:
     async def find(folder: Path) -> None:
         del folder
-        async with staging.bench_in_memory() as bench:
-            await test(bench)
+        async with environment.engine_in_memory() as env:
+            await test(env)
 
     return find
 
@@ -142,11 +143,11 @@ MUTANTS: tuple[tuple[Planting, Found], ...] = (
     (callback_never_runs, by_a_store(test_workflows.test_a_fan_in_of_many_runs_once_after_the_last)),
     (
         result_of_a_lost_attempt_is_kept,
-        by_a_bench(test_inputs.test_a_result_of_a_lost_attempt_is_never_passed_on),
+        by_an_engine(test_inputs.test_a_result_of_a_lost_attempt_is_never_passed_on),
     ),
     (
         result_of_an_unfinished_job_is_passed_on,
-        by_a_bench(test_inputs.test_a_job_that_is_run_by_hand_after_a_failure_never_takes_nothing_for_a_result),
+        by_an_engine(test_inputs.test_a_job_that_is_run_by_hand_after_a_failure_never_takes_nothing_for_a_result),
     ),
     (cancel_leaves_a_node, by_cancelling),
     (skipped_node_runs, by_a_store(test_workflows.test_a_skipped_job_never_runs_and_counts_as_success)),

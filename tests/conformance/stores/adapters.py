@@ -38,7 +38,7 @@ class Adapter(Protocol):
         ...
 
     def place(self, folder: Path) -> AsyncIterator[str]:
-        """Give an empty database to one test, and take it away afterwards."""
+        """Return an empty database to one test, and take it away afterwards."""
         ...
 
     async def open(self, place: str, clock: ReadClock) -> Store:

@@ -11,7 +11,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime
 
-from building import claim, means
+from builders import claim, means
 from conformance.stores.adapters import BY_NAME
 from rota.core.decision import decide
 from rota.core.ids import JobId

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from building import ManualClock
+from builders import ManualClock
 from conformance.stores.adapters import LIMITED, MODEL, STORES, Adapter
 from rota.ports.store import Store
 

@@ -1,4 +1,4 @@
-"""A process that opens a database, prints the ids of the jobs it sees, and ends."""
+"""A process that opens a database, prints the ids of the jobs it reads, and ends."""
 
 from __future__ import annotations
 

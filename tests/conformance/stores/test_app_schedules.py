@@ -1,4 +1,4 @@
-"""Schedules that come from code go with the code that defines them, on every store; those made by hand stay."""
+"""Schedules from code are paused when no process defines them any more, on every store; those of operators stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import ManualClock
+from builders import ManualClock
 from rota.brokers.in_store import InStoreBroker
 from rota.core.schedule import CatchUp, Draft, Schedule
 from rota.core.submission import Template

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from building import ADA, BASE, BEN, at, error, failure, means, new_job
-from conformance.stores.driving import begin, call_off, end, kill, look
+from builders import ADA, BASE, BEN, at, error, failure, means, new_job
+from conformance.stores.transitions import begin, call_off, end, kill, look
 from rota.core.decision import decide, retry
 from rota.core.job import Attempt
 from rota.core.lease import Renewal, WorkerId

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from building import BASE, HOUR, at, claim, key, new_job, new_jobs
-from conformance.stores.driving import look
+from builders import BASE, HOUR, at, claim, key, new_job, new_jobs
+from conformance.stores.transitions import look
 from rota.core.lifecycle import State
 from rota.core.queue import Queue
 from rota.core.submission import Dependency

@@ -1,4 +1,4 @@
-"""Circuit breakers: while one is open its jobs wait without attempts, probes find out when it may close."""
+"""Circuit breakers: while one is open its jobs wait without attempts, and probes close it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from building import BASE, BEN, HOUR, MINUTE, SECOND, ManualClock, at, claim, entry, error, ids_of, new_jobs
+from builders import BASE, BEN, HOUR, MINUTE, SECOND, ManualClock, at, claim, entry, error, ids_of, new_jobs
 from conformance.stores.adapters import SHARED, STORES, Adapter
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import look
+from conformance.stores.transitions import look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.breaker import BreakerRule, BreakerState, CallCount, CircuitBreaker, forced_open
 from rota.core.job import Job
@@ -75,7 +75,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene_on(store: Store, clock: ManualClock) -> AsyncIterator[Scene]:
-    """Give a scene with a breaker of two tasks."""
+    """Return a scene with a breaker of two tasks."""
     broker = InStoreBroker(store)
     engine = Engine(store, broker, clock=clock, rng=lambda: 0.5, steady=clock.steady)
     scene = Scene(store, engine, clock)
@@ -91,7 +91,7 @@ async def scene(store: Store, clock: ManualClock) -> AsyncIterator[Scene]:
         yield scene
 
 
-# What a store promises
+# Obligations of a store
 
 
 async def test_a_breaker_is_stored_as_it_is_and_changed_by_its_version_only(store: Store) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from building import ADA, BASE, HOUR, at, claim, entry, failure, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, end, look
+from builders import ADA, BASE, HOUR, at, claim, entry, failure, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, end, look
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost, Released

@@ -1,4 +1,4 @@
-"""What becomes of the fire times that passed while no scheduler ran, by policy, on every store."""
+"""Catch-up policies: fire times that passed while no scheduler ran, on every store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from building import BASE, SECOND, ManualClock
+from builders import BASE, SECOND, ManualClock
 from rota.brokers.in_store import InStoreBroker
 from rota.core.schedule import CatchUp, Draft, Fate, Schedule
 from rota.core.submission import Template
@@ -78,8 +78,8 @@ async def test_each_policy_does_what_it_says_from_the_first_second(
             await engine.schedules.fire(10)
             clock.move(timedelta(milliseconds=600))
         found = await engine.schedules.occurrences(schedule.id, limit=1000)
-        told = Counter(one.fate for one in found if stopped < one.fire_time <= up)
-        assert told == Counter({Fate.FIRED: fired, Fate.MISSED: missed}) - Counter()
+        answer = Counter(one.fate for one in found if stopped < one.fire_time <= up)
+        assert answer == Counter({Fate.FIRED: fired, Fate.MISSED: missed}) - Counter()
         # And from then on it fires as ever.
         since = clock()
         await pass_time(engine, clock, 10)

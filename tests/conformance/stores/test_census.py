@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from building import (
+from builders import (
     ADA,
     BASE,
     HOUR,
@@ -20,7 +20,7 @@ from building import (
     new_jobs,
     schedule,
 )
-from conformance.stores.driving import begin, call_off, complete, end, kill, look
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look
 from rota.core.decision import cancel, decide, retry
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.outcome import Lost, Outcome, Released, Succeeded

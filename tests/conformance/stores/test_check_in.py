@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from building import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
+from builders import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
 from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role
 from rota.core.configuration import Configuration
 from rota.ports.store import Store
@@ -101,12 +101,12 @@ async def test_changes_of_several_keys_at_once_all_hold(store: Store) -> None:
 
 async def test_of_many_processes_at_once_one_leads(store: Store) -> None:
     for turn in range(3):
-        told = [candidate(f"node-{number}", replace(SAM, boot=str(number))) for number in range(8)]
-        found = await asyncio.gather(*(store.check_in(one, now=at(20 * turn)) for one in told))
+        summary = [candidate(f"node-{number}", replace(SAM, boot=str(number))) for number in range(8)]
+        found = await asyncio.gather(*(store.check_in(one, now=at(20 * turn)) for one in summary))
         leader = await store.leader("upkeep", now=at(20 * turn))
         assert leader is not None
         assert leader.term <= turn + 1
-        # Who comes at the moment of the change may know of nobody; never of two.
+        # A check-in at the moment of the change may return no leader; never two.
         assert {one.leadership for one in found} - {None} == {leader}
     assert len(await store.members()) == 8
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from building import ADA, BASE, BEN, HOUR, MICROSECOND, SECOND, at, claim, failure, ids_of, new_job, new_jobs
+from builders import ADA, BASE, BEN, HOUR, MICROSECOND, SECOND, at, claim, failure, ids_of, new_job, new_jobs
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import begin, end, look, snapshot, state
+from conformance.stores.transitions import begin, end, look, snapshot, state
 from rota.core.lease import Renewal
 from rota.core.lifecycle import Event, State
 from rota.core.outcome import Lost, Outcome, Released, Stopped, Succeeded

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, HOUR, MICROSECOND, after, at, claim, failure, fresh_id, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, complete, end, kill, look
+from builders import ADA, BASE, HOUR, MICROSECOND, after, at, claim, failure, fresh_id, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, complete, end, kill, look
 from rota.core.lifecycle import Event, State
 from rota.core.queue import Queue
 from rota.ports.store import Store

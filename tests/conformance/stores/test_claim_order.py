@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, BEN, HOUR, MICROSECOND, SECOND, at, claim, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, end, look
+from builders import ADA, BASE, BEN, HOUR, MICROSECOND, SECOND, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, end, look
 from rota.core.job import AGING
 from rota.core.lease import DEFAULT_LEASE
 from rota.core.lifecycle import State

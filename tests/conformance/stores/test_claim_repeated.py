@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
-from conformance.stores.driving import end, snapshot
+from builders import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.transitions import end, snapshot
 from rota.core.lease import Renewal
 from rota.core.outcome import Lost, Succeeded
 from rota.ports.store import Store
@@ -39,7 +39,7 @@ async def test_a_repeated_claim_does_not_give_what_has_been_settled(store: Store
 
 
 async def test_a_repeated_claim_gives_no_new_jobs_when_all_of_its_own_are_gone(store: Store) -> None:
-    """A duplicate that arrives late would otherwise lease jobs to nobody."""
+    """A duplicate that arrives late would otherwise lease jobs that no worker receives."""
     await store.insert(new_jobs(2), now=BASE)
     (held,) = await store.claim(claim(limit=1, claim_id="c"), now=BASE)
     await end(store, held, Succeeded())
@@ -47,7 +47,7 @@ async def test_a_repeated_claim_gives_no_new_jobs_when_all_of_its_own_are_gone(s
 
 
 async def test_a_claim_that_got_nothing_may_be_repeated_for_what_has_come_since(store: Store) -> None:
-    """An idle worker asks all the time; to remember each of its empty hands would be a write for each."""
+    """An idle worker claims all the time; recording each empty claim would be a write for each."""
     await store.claim(claim(claim_id="c"), now=BASE)
     await store.insert(new_jobs(1), now=BASE)
     assert len(await store.claim(claim(claim_id="c"), now=BASE)) == 1
@@ -71,7 +71,7 @@ async def test_a_repeated_claim_does_not_give_a_job_that_its_worker_got_by_anoth
 
 
 async def test_a_claim_for_no_queue_gives_what_was_given_by_its_name(store: Store) -> None:
-    """So a lease keeper asks for its worker, which has died."""
+    """As a lease keeper claims for its worker that has died."""
     await store.insert(new_jobs(3), now=BASE)
     first = await store.claim(claim(limit=2, types=("mail",), claim_id="c"), now=BASE)
     assert await store.claim(claim(limit=1, queues=(), types=(), claim_id="c"), now=BASE) == first

@@ -1,11 +1,11 @@
-"""`now=None` means the store's own clock. Each verb that takes the time must ask it."""
+"""`now=None` means the store's own clock. Each verb that takes the time must read it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, DAY, HOUR, SECOND, ManualClock, claim, entry, fresh_id, means, new_job, schedule
-from conformance.stores.driving import begin, complete, look
+from builders import BASE, DAY, HOUR, SECOND, ManualClock, claim, entry, fresh_id, means, new_job, schedule
+from conformance.stores.transitions import begin, complete, look
 from rota.core.cluster import Member, Role
 from rota.core.decision import decide
 from rota.core.lease import Renewal

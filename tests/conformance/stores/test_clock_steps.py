@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import HOUR, SECOND, claim, new_job
+from builders import HOUR, SECOND, claim, new_job
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.brokers.in_store import InStoreBroker
 from rota.core.lifecycle import State
@@ -29,7 +29,7 @@ LEASE = 3 * SECOND
 
 @dataclass(slots=True)
 class SetClock:
-    """The right time, and how far somebody has set the clock off it."""
+    """The right time, and the offset of the clock that was set."""
 
     off_by: timedelta = timedelta(0)
 
@@ -69,7 +69,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def renewed(engine: Engine, jobs: Sequence[NewJob], now: datetime) -> bool:
-    """Say whether all leases have been renewed since a moment."""
+    """Return whether all leases have been renewed since a moment."""
     found = await engine.get([job.id for job in jobs])
     return all(job.lease_until is not None and job.lease_until > now for job in found)
 
@@ -113,7 +113,7 @@ async def test_no_job_starts_twice_when_the_clock_is_set_ahead(adapter: Adapter,
 
 @pytest.mark.parametrize("adapter", SHARED, ids=lambda one: one.name)
 async def test_a_long_lease_is_held_when_the_clock_is_set_ahead(adapter: Adapter, tmp_path: Path) -> None:
-    """Whoever claims over HTTP need not renew: leases of 60 s and 300 s were taken after 15 s."""
+    """Workers over HTTP need not renew: leases of 60 s and 300 s were taken after 15 s."""
     clock, steady = SetClock(), SteadyClock()
     async with opened(adapter, tmp_path, clock) as store:
         broker = InStoreBroker(store)

@@ -1,4 +1,4 @@
-"""What holds when many ask at once, within one store."""
+"""Concurrent calls on one store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from building import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
-from conformance.stores.driving import begin, look, state
+from builders import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
+from conformance.stores.transitions import begin, look, state
 from rota.core.decision import decide
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import FINISHED, State
@@ -198,7 +198,7 @@ async def test_the_same_claim_sent_twice_at_once_leases_jobs_once(store: Store) 
 
 
 async def test_a_call_that_is_given_up_by_its_caller_leaves_the_store_usable(store: Store) -> None:
-    """A client hangs up: its request may or may not have happened, and nobody else notices."""
+    """A client disconnects: its request may or may not have taken effect, and others are not affected."""
     calls = [asyncio.ensure_future(store.insert([new_job()], now=BASE)) for _ in range(20)]
     await asyncio.sleep(0)
     for call in calls[::2]:

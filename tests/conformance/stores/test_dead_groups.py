@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from building import BASE, HOUR, at, entry, error, failure, new_job
-from conformance.stores.driving import begin, call_off, complete, end, look
+from builders import BASE, HOUR, at, entry, error, failure, new_job
+from conformance.stores.transitions import begin, call_off, complete, end, look
 from rota.core.decision import retry
 from rota.core.ids import JobId
 from rota.core.outcome import Lost

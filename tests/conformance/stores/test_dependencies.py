@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, ids_of, means, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, complete, end, end_as, kill, look, state
+from builders import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, ids_of, means, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, complete, end, end_as, kill, look, state
 from rota.core.decision import decide, retry
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.outcome import Lost, Succeeded

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import BASE, after, at, claim, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, complete, end, end_as, kill, look, state
+from builders import BASE, after, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, complete, end, end_as, kill, look, state
 from rota.core.lifecycle import Event, State
 from rota.core.outcome import Lost, Stopped
 from rota.core.settlement import Reason

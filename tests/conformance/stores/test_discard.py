@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, after, at, entry, failure, fresh_id, key, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, complete, end, end_as, kill, look, snapshot, state
+from builders import BASE, HOUR, MICROSECOND, after, at, entry, failure, fresh_id, key, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, complete, end, end_as, kill, look, snapshot, state
 from rota.core.decision import retry
 from rota.core.lifecycle import State
 from rota.core.submission import Need

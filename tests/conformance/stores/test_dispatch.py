@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from building import ADA, BASE, MICROSECOND, SECOND, at, claim, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, look, state
+from builders import ADA, BASE, MICROSECOND, SECOND, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, look, state
 from rota.core.lifecycle import State
 from rota.core.queue import Lane, Queue
 from rota.core.submission import NewJob

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from building import BASE, HOUR, MINUTE, SECOND, after, at, failure, new_job, schedule
-from conformance.stores.driving import begin, call_off, complete, end
+from builders import BASE, HOUR, MINUTE, SECOND, after, at, failure, new_job, schedule
+from conformance.stores.transitions import begin, call_off, complete, end
 from rota.core.retry import Backoff, Growth
 from rota.ports.store import Store
 

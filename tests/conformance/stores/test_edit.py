@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, HOUR, after, at, claim, entry, failure, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, complete, end, look, snapshot, state
+from builders import BASE, HOUR, after, at, claim, entry, failure, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, complete, end, look, snapshot, state
 from rota.core.job_edit import JobEdit, change_of
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob

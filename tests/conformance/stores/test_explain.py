@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MINUTE, SECOND, ManualClock, after, at, claim, fresh_id, new_job, schedule
+from builders import BASE, HOUR, MINUTE, SECOND, ManualClock, after, at, claim, fresh_id, new_job, schedule
 from conformance.stores.adapters import MODEL, Adapter
-from conformance.stores.driving import begin, complete, kill, look
+from conformance.stores.transitions import begin, complete, kill, look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.breaker import CircuitBreaker
 from rota.core.cluster import LEAD, Member, Role
@@ -25,7 +25,7 @@ from rota.core.settlement import Reason
 from rota.core.submission import NewJob
 from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.engine import Engine, explain
-from rota.engine.explain import ALL_WELL, Surroundings
+from rota.engine.explain import ALL_WELL, ExplainContext
 from rota.engine.explain_limits import Cause
 from rota.ports.client import Actor
 from rota.ports.store import Ahead, Store
@@ -42,7 +42,7 @@ class Scene:
     engine: Engine
     clock: ManualClock
     host_clock: ManualClock
-    surroundings: Surroundings = ALL_WELL
+    surroundings: ExplainContext = ALL_WELL
 
     async def submit(self, **fields: Any) -> NewJob:  # noqa: ANN401 - any field
         job = new_job(**fields)
@@ -184,7 +184,7 @@ async def _clock_ahead(scene: Scene) -> NewJob:
 
 
 async def _read_only(scene: Scene) -> NewJob:
-    scene.surroundings = Surroundings(is_store_writable=False)
+    scene.surroundings = ExplainContext(is_store_writable=False)
     return await scene.submit()
 
 
@@ -223,7 +223,7 @@ SITUATIONS: dict[str, Callable[[Scene], Awaitable[NewJob]]] = {
     "expired": _expired,
     "about_to_start": _free,
 }
-#: The codes that are promised. That the schedule of a job is paused is said beside the reason why it waits or ended; a
+#: The documented codes. That the schedule of a job is paused is said beside the reason why it waits or ended; a
 #: submission that meets a job of its unique key is answered with that job. Both have tests of their own below.
 PROMISED = {
     *("scheduled_future", "retry_backoff", "blocked_by_dependency", "queue_paused", "no_live_worker_for_queue"),

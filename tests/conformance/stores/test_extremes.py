@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from building import ADA, BASE, HOUR, MICROSECOND, after, at, claim, entry, ids_of, means, new_job, new_jobs
-from conformance.stores.driving import begin, complete, end, look, state
+from builders import ADA, BASE, HOUR, MICROSECOND, after, at, claim, entry, ids_of, means, new_job, new_jobs
+from conformance.stores.transitions import begin, complete, end, look, state
 from rota.core.decision import decide
 from rota.core.ids import LARGEST, JobId
 from rota.core.lease import Renewal, WorkerId

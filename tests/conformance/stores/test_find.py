@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -21,7 +21,7 @@ from building import (
     new_job,
     new_jobs,
 )
-from conformance.stores.driving import begin, call_off, complete, end, kill
+from conformance.stores.transitions import begin, call_off, complete, end, kill
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.search.terms import NamePattern, NameTerm, NumberTerm
@@ -254,7 +254,7 @@ def _fits(job: NewJob, query: dict[str, object]) -> bool:
 
 
 async def test_of_finished_jobs_the_last_to_finish_comes_first(store: Store) -> None:
-    """Whoever looks at what failed wants to see what failed last, however long it had waited."""
+    """A list of failures shows the last failure first, however long the job had waited."""
     first, second, third, waiting = new_jobs(4)
     await store.insert([first, second, third, waiting], now=BASE)
     await complete(store, third, now=at(1))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from building import ADA, BASE, BEN, HOUR, SECOND, claim, ids_of, means, new_jobs
+from builders import ADA, BASE, BEN, HOUR, SECOND, claim, ids_of, means, new_jobs
 from rota.core.decision import decide
 from rota.core.lease import WorkerId
 from rota.core.lifecycle import State

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from building import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
-from conformance.stores.driving import begin, complete, look, snapshot, state
+from builders import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
+from conformance.stores.transitions import begin, complete, look, snapshot, state
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.schedule import (
@@ -331,7 +331,7 @@ async def test_ids_that_are_taken_are_told_apart_among_many(store: Store) -> Non
 
 
 async def test_a_job_whose_id_is_taken_is_made_under_another(store: Store) -> None:
-    """Nobody is there to be told to take another id; the fire time must not be lost."""
+    """No submitter can take another id; the fire time must not be lost."""
     taken = new_job()
     await store.insert([taken], now=BASE)
     found = await put(store, schedule(overlap=Overlap.QUEUE, catch_up=CatchUp.ALL))

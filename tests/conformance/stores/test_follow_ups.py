@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from building import BASE, HOUR, MINUTE, at, claim, failure, fresh_id, ids_of, means, new_job
-from conformance.stores.driving import begin, look, snapshot
+from builders import BASE, HOUR, MINUTE, at, claim, failure, fresh_id, ids_of, means, new_job
+from conformance.stores.transitions import begin, look, snapshot
 from rota.core.decision import decide
 from rota.core.ids import JobId
 from rota.core.lifecycle import State

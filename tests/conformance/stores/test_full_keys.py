@@ -1,4 +1,4 @@
-"""`on_full`: what becomes of a new job whose key has as many running and pending jobs as may run at once."""
+"""`on_full`: policies for a new job whose key has as many running and pending jobs as may run at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from building import BASE, ManualClock, after, at, claim, ids_of, key, new_job
+from builders import BASE, ManualClock, after, at, claim, ids_of, key, new_job
 from conformance.stores.adapters import STORES, Adapter
-from conformance.stores.driving import end, look, state
+from conformance.stores.transitions import end, look, state
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import State
@@ -110,7 +110,7 @@ async def test_cancel_oldest_stops_a_running_job_and_cancels_a_waiting_one(store
     await submit(store, jobs[2])
     assert (await look(store, jobs[0])).cancel_requested_at is not None
     assert await states_of(store, *jobs[:3]) == [State.RUNNING, State.PENDING, State.PENDING]
-    # The first one has been asked already: the next one makes room.
+    # The first one has a stop request already: the next one makes room.
     await submit(store, *jobs[3:])
     cancelled = await states_of(store, *jobs)
     assert cancelled == [State.RUNNING, State.CANCELLED, State.CANCELLED, State.PENDING, State.PENDING]
@@ -140,7 +140,7 @@ async def test_the_keys_of_a_task_have_what_the_task_says_unless_they_have_their
 
 
 async def test_jobs_of_the_key_in_other_queues_neither_count_nor_are_stopped(store: Store) -> None:
-    """A token that may use one queue must not learn of jobs in another, nor cancel them."""
+    """A token that may use one queue must neither see nor cancel jobs in another."""
     await set_limit(store, OnFull.CANCEL_OLDEST)
     other, own = keyed(queue="other"), keyed()
     await submit(store, other)

@@ -1,11 +1,11 @@
-"""The history of counts: nothing is lost, nothing counted twice, old buckets go."""
+"""The history of counts: nothing is lost, nothing counted twice, old buckets are deleted."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
 
-from building import BASE, at
+from builders import BASE, at
 from rota.core.history import (
     MOST_LANES,
     OTHER,

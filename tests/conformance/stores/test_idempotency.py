@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from building import ADA, BASE, DAY, HOUR, MICROSECOND, SECOND, after, claim, fresh_id, key, new_job
-from conformance.stores.driving import begin, complete, end_as, snapshot, state
+from builders import ADA, BASE, DAY, HOUR, MICROSECOND, SECOND, after, claim, fresh_id, key, new_job
+from conformance.stores.transitions import begin, complete, end_as, snapshot, state
 from rota.core.lifecycle import FINISHED, State
 from rota.ports.store import Inserted, Receipt, Store
 
@@ -34,7 +34,7 @@ async def test_a_replay_tells_the_state_in_which_the_job_is_by_now(store: Store)
 
 
 async def test_a_repeated_insert_with_its_own_id_and_key_is_a_replay_and_not_a_clash(store: Store) -> None:
-    """The reply was lost, so the client sends the very same request: it must learn that it has succeeded."""
+    """The reply was lost, so the client repeats the request: the answer must say that it succeeded."""
     job = new_job(idempotency=key("k"))
     await store.insert([job], now=BASE)
     (answer,) = await store.insert([job], now=BASE)
@@ -150,7 +150,7 @@ async def test_a_replay_with_an_id_that_is_taken_is_a_replay(store: Store) -> No
 
 
 async def test_a_key_of_a_job_that_is_cancelled_at_birth_stands_for_it(store: Store) -> None:
-    """Its parents had failed it already; the submitter who asks again must get the same answer."""
+    """Its parents had failed it already; a repeated submission must get the same answer."""
     orphan = new_job(idempotency=key("k"), after=after(fresh_id()))
     (answer,) = await store.insert([orphan], now=BASE)
     assert answer.state is State.CANCELLED

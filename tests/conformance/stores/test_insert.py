@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
-from conformance.stores.driving import look, snapshot
+from builders import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
+from conformance.stores.transitions import look, snapshot
 from rota.core.bulk import UniformJobs
 from rota.core.lifecycle import State
 from rota.core.submission import Delivery, NewJob
@@ -244,7 +244,7 @@ async def test_of_jobs_that_are_alike_only_so_many_come_in_as_may_wait(store: St
 
 
 async def test_the_answer_tells_the_time_that_the_store_wrote(store: Store) -> None:
-    """By the store's own clock: nobody else's is asked for `now`."""
+    """By the store's own clock: no other is read for `now`."""
     parent = new_job()
     batches = [
         [parent],

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from building import BASE, MICROSECOND, SECOND, at
+from builders import BASE, MICROSECOND, SECOND, at
 from rota.core.cluster import Leadership
 from rota.ports.store import Store
 

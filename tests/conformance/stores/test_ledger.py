@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, at, entry
+from builders import BASE, at, entry
 from rota.core.ledger import GENESIS, LedgerEntry
 from rota.core.queue import Queue
 from rota.ports.store import Store

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from building import BASE, HOUR, MINUTE, ManualClock, after, at, claim, ids_of, means, new_job, new_jobs
+from builders import BASE, HOUR, MINUTE, ManualClock, after, at, claim, ids_of, means, new_job, new_jobs
 from conformance.stores.adapters import STORES, Adapter
-from conformance.stores.driving import complete, end, kill, look
+from conformance.stores.transitions import complete, end, kill, look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.ids import JobId

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, BEN, HOUR, ManualClock, at, claim, entry, ids_of, means, new_job, new_jobs
+from builders import ADA, BASE, BEN, HOUR, ManualClock, at, claim, entry, ids_of, means, new_job, new_jobs
 from conformance.stores.adapters import STORES, Adapter
-from conformance.stores.driving import call_off, end
+from conformance.stores.transitions import call_off, end
 from rota.core.decision import decide
 from rota.core.ids import JobId
 from rota.core.job import Job

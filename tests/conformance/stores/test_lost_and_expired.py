@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from building import BASE, MICROSECOND, SECOND, after, at, claim, failure, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, complete, end, look, snapshot
+from builders import BASE, MICROSECOND, SECOND, after, at, claim, failure, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, complete, end, look, snapshot
 from rota.core.lifecycle import Event
 from rota.core.outcome import Released
 from rota.ports.store import Store

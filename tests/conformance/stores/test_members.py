@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, MICROSECOND, at
+from builders import BASE, MICROSECOND, at
 from rota.core.cluster import Member, MemberHeartbeat, Role
 from rota.core.ledger import LedgerEntry
 from rota.core.worker_orders import NO_ORDERS, OrderChange, WorkerFacts, WorkerOrders

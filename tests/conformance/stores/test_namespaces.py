@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, DAY, HOUR, entry
+from builders import BASE, DAY, HOUR, entry
 from rota.core.namespace import Namespace, NamespaceLimits
 from rota.ports.store import Store
 

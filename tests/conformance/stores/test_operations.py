@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from building import BASE, ManualClock, fresh_id, ids_of, new_job, new_jobs
-from conformance.stores.driving import call_off, complete, kill, look
+from builders import BASE, ManualClock, fresh_id, ids_of, new_job, new_jobs
+from conformance.stores.transitions import call_off, complete, kill, look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import IllegalTransition, InvalidRequest
 from rota.core.ids import JobId, to_text

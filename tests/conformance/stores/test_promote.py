@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from building import BASE, HOUR, MICROSECOND, SECOND, at, claim, failure, ids_of, new_job, new_jobs
-from conformance.stores.driving import begin, end, look, state
+from builders import BASE, HOUR, MICROSECOND, SECOND, at, claim, failure, ids_of, new_job, new_jobs
+from conformance.stores.transitions import begin, end, look, state
 from rota.core.lifecycle import State
 from rota.core.outcome import Snoozed
 from rota.core.retry import Backoff, Growth

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from building import (
+from builders import (
     BASE,
     DAY,
     HOUR,
@@ -23,7 +23,7 @@ from building import (
     new_jobs,
     schedule,
 )
-from conformance.stores.driving import begin, complete, end, end_as, kill, look, state
+from conformance.stores.transitions import begin, complete, end, end_as, kill, look, state
 from rota.core.cluster import Member, Role
 from rota.core.decision import retry
 from rota.core.lease import Renewal

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, HOUR, at, entry
+from builders import BASE, HOUR, at, entry
 from rota.core.queue import Queue
 from rota.ports.store import Store
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from building import ADA, BASE, BEN, SECOND, at, claim, fresh_id, new_job, new_jobs
-from conformance.stores.driving import begin, end, look
+from builders import ADA, BASE, BEN, SECOND, at, claim, fresh_id, new_job, new_jobs
+from conformance.stores.transitions import begin, end, look
 from rota.core.lease import DEFAULT_LEASE, Renewal, Renewed
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from building import BASE, means, new_job
+from builders import BASE, means, new_job
 from conformance.stores.adapters import SHARED
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import begin
+from conformance.stores.transitions import begin
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lifecycle import State

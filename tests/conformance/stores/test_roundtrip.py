@@ -1,4 +1,4 @@
-"""What is handed in comes back as it was, field by field: a field that is added and forgotten fails here."""
+"""Values are read back as they were stored, field by field: a new field that a store does not keep fails here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from building import (
+from builders import (
     BASE,
     DAY,
     HOUR,
@@ -24,8 +24,8 @@ from building import (
     means,
     new_job,
 )
-from building import schedule as new_schedule
-from conformance.stores.driving import begin, end, look
+from builders import schedule as new_schedule
+from conformance.stores.transitions import begin, end, look
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.outcome import Failed, Succeeded

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, at, entry
+from builders import BASE, at, entry
 from rota.core.saved_view import SHARED, SavedView
 from rota.ports.store import Store
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, MINUTE, at, entry, fresh_id, fresh_schedule_id, schedule
-from conformance.stores.driving import snapshot
+from builders import BASE, HOUR, MICROSECOND, MINUTE, at, entry, fresh_id, fresh_schedule_id, schedule
+from conformance.stores.transitions import snapshot
 from rota.core.schedule import CatchUp, Fate, Occurrence, Schedule, plan
 from rota.core.submission import Template
 from rota.ports.store import Store
@@ -165,7 +165,7 @@ async def test_fire_times_stay_recorded_when_a_schedule_is_replaced(store: Store
 
 
 async def test_what_has_fired_last_is_not_overwritten_by_an_edit(store: Store) -> None:
-    """The editor read the schedule before it fired; only `fire` tells what has fired."""
+    """The editor read the schedule before it fired; only `fire` records what has fired."""
     new = schedule()
     await store.put_schedules([new], now=BASE)
     read = await stored(store, new)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -23,7 +23,7 @@ from building import (
     new_job,
     new_jobs,
 )
-from conformance.stores.driving import begin, call_off, complete, end, kill, look, refused, snapshot
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look, refused, snapshot
 from rota.core.decision import cancel, decide, expire, retry, run_now
 from rota.core.job import Job
 from rota.core.lease import Renewal
@@ -260,7 +260,7 @@ async def test_a_lease_that_has_run_out_is_taken_from_its_silent_worker(store: S
 
 
 async def test_a_retried_job_that_had_expired_can_run(store: Store) -> None:
-    """An operator's word voids what the job was asked before, to stop or to expire."""
+    """A retry by an operator removes earlier requests to stop and the expiry."""
     job = new_job(expires_at=at(5))
     await store.insert([job], now=BASE)
     await store.settle([expire(await look(store, job))], now=at(6))

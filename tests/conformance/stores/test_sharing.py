@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -29,8 +29,8 @@ from building import (
 )
 from conformance.stores.adapters import SHARED, Adapter
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import EVERYTHING, begin, look, snapshot
 from conformance.stores.test_ledger import breaks, oldest_first
+from conformance.stores.transitions import EVERYTHING, begin, look, snapshot
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.lifecycle import State
@@ -134,7 +134,7 @@ async def test_a_lead_taken_in_one_store_is_not_taken_in_the_other(store: Store,
 
 
 async def test_stores_can_be_opened_on_a_new_database_at_once(open_store: OpenStore) -> None:
-    """Whoever comes first makes the tables; the others must neither fail nor make them again."""
+    """The first process makes the tables; the others must neither fail nor make them again."""
     stores = await asyncio.gather(*(open_store() for _ in range(4)))
     await asyncio.gather(*(each.insert([new_job()], now=BASE) for each in stores))
     assert (await stores[0].census()).total() == 4
@@ -157,7 +157,7 @@ async def test_a_watch_tells_that_another_store_has_written(store: Store, open_s
 
 
 async def test_what_was_written_before_a_watch_began_is_told_at_once(store: Store, open_store: OpenStore) -> None:
-    """Between the last look and the watch something came: who sleeps over it is woken by nobody."""
+    """A change came between the last query and the watch: without a report there would be no wake-up for it."""
     other = await open_store()
     await other.insert([new_job()], now=BASE)
     assert await store.watch(LONG)
@@ -196,7 +196,7 @@ async def test_a_watch_for_work_alone_returns_at_once(store: Store, open_store: 
     broker = InStoreBroker(store)
     async with asyncio.timeout(LONG.total_seconds()):
         with broker.subscribe(ANY_CHANGE) as subscription:
-            # Whoever begins to listen is told that something may have come before.
+            # A new listener is woken, since something may have come before.
             while await subscription.wait(10 * SHORT):
                 pass
             await other.insert([new_job(queue="any")], now=BASE)
@@ -212,8 +212,8 @@ async def test_a_watch_ends_when_nothing_happens(store: Store) -> None:
 async def test_a_process_that_comes_and_goes_does_not_cut_off_one_that_stays(
     adapter: Adapter, place: str, store: Store
 ) -> None:
-    """SQLite: who closes last deletes the write-ahead log. A store that had lost its lock on the file was overlooked,
-    and went on writing into a log that nobody else could see.
+    """SQLite: the last process to close deletes the write-ahead log. A store that had lost its lock on the file was
+    overlooked, and went on writing into a deleted log.
     """
     for job in new_jobs(3):
         await store.insert([job], now=BASE)
@@ -225,7 +225,7 @@ async def test_a_process_that_comes_and_goes_does_not_cut_off_one_that_stays(
 async def test_processes_that_use_one_database_at_once_run_every_job_exactly_once(
     adapter: Adapter, place: str, open_store: OpenStore
 ) -> None:
-    """Four processes insert, claim, renew and settle at once. Nobody sees an error, nothing is lost or runs twice."""
+    """Four processes insert, claim, renew and settle at once: no caller gets an error, no job is lost or runs twice."""
     results = await asyncio.gather(
         *(_run("concurrent_process", adapter.name, place, str(number), str(JOBS_EACH)) for number in range(PROCESSES))
     )

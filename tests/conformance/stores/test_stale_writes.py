@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from building import ADA, BASE, BEN, HOUR, after, at, entry, failure, fresh_id, new_job
-from conformance.stores.driving import begin, end, look, snapshot
+from builders import ADA, BASE, BEN, HOUR, after, at, entry, failure, fresh_id, new_job
+from conformance.stores.transitions import begin, end, look, snapshot
 from rota.core.job import Job
 from rota.core.lease import Renewal
 from rota.core.lifecycle import MOVES, Event, State

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, BEN, at, claim, entry, fresh_id, new_job, new_jobs
-from conformance.stores.driving import begin, complete, end
+from builders import ADA, BASE, BEN, at, claim, entry, fresh_id, new_job, new_jobs
+from conformance.stores.transitions import begin, complete, end
 from rota.core.job import Job
 from rota.core.outcome import Failed, Lost, Released
 from rota.core.settlement import JobError

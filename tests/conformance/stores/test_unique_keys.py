@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from building import BASE, DAY, HOUR, MICROSECOND, MINUTE, SECOND, claim, error, key, new_job
+from builders import BASE, DAY, HOUR, MICROSECOND, MINUTE, SECOND, claim, error, key, new_job
 from conformance.stores.adapters import SHARED
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import begin, complete, end, end_as, kill, look, snapshot, state
+from conformance.stores.transitions import begin, complete, end, end_as, kill, look, snapshot, state
 from rota.core.lifecycle import FINISHED, State
 from rota.core.outcome import Failed
 from rota.core.submission import NewJob

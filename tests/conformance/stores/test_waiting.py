@@ -1,4 +1,4 @@
-"""Durable waiting through the port: sleeps, events, calls; no wake-up is lost, whoever comes first."""
+"""Durable waiting through the port: sleeps, events, calls; no wake-up is lost, in any order of wait and event."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, BEN, DAY, HOUR, after, at, claim, entry, failure, means, new_job, new_jobs
+from builders import ADA, BASE, BEN, DAY, HOUR, after, at, claim, entry, failure, means, new_job, new_jobs
 from conformance.stores.adapters import SHARED, Adapter, opened
-from conformance.stores.driving import begin, call_off, complete, end, kill, look
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look
 from rota.core.decision import decide, retry
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_number
@@ -23,7 +23,7 @@ from rota.core.settlement import Reason
 from rota.core.step import MOST_STEPS, Resolution, Step, StepKind
 from rota.core.submission import NewJob, Template
 from rota.core.waiting import Emission, Wait
-from rota.engine.engine import wall_clock
+from rota.ports.clock import wall_clock
 from rota.ports.store import JobQuery, Retention, Store
 
 SLEEP = Wait("trial", StepKind.SLEEP, span=timedelta(seconds=60))
@@ -474,7 +474,7 @@ async def test_an_event_that_very_many_wait_for_wakes_all_of_them(adapter: Adapt
         assert len(await store.claim(claim(BEN, 2_000), now=at(seconds))) == 1_001
         ended = await asyncio.gather(*(store.step(job.id, "paid") for job in running))
         assert {None if one is None else one.outcome for one in ended} == {EMISSION.payload}
-        # Nobody waits for it now, so it is deleted, and the name can be used again.
+        # No job waits for it now, so it is deleted, and the name can be used again.
         await store.prune(Retention(), 100, now=at(seconds))
         assert (await store.emit(EMISSION, now=at(seconds))).is_new
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, DAY, HOUR, claim, entry, fresh_id, new_job
+from builders import BASE, DAY, HOUR, claim, entry, fresh_id, new_job
 from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.core.webhook import QUEUE, TYPE, Webhook

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from building import ADA, BASE, DAY, HOUR, after, at, claim, entry, failure, fresh_id, key, new_job, new_jobs
-from conformance.stores.driving import begin, call_off, complete, end, kill, look, state
+from builders import ADA, BASE, DAY, HOUR, after, at, claim, entry, failure, fresh_id, key, new_job, new_jobs
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look, state
 from rota.core.decision import expire
 from rota.core.graph import (
     NewNode,

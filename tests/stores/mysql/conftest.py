@@ -14,14 +14,14 @@ from servers.databases import empty_database, fresh_database
 
 @pytest.fixture
 async def fresh_url() -> AsyncIterator[str]:
-    """Give a database without tables."""
+    """Return a database without tables."""
     async with fresh_database() as url:
         yield url
 
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """Give a database without rows."""
+    """Return a database without rows."""
     async with empty_database() as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Many jobs at once: what they have in common is said once, and they are stored as if each had said it."""
+"""Bulk inserts: common columns are sent once, and the jobs are stored as if inserted one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, SECOND, claim, ids_of, new_job, new_jobs
+from builders import BASE, SECOND, claim, ids_of, new_job, new_jobs
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob

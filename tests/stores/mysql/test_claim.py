@@ -1,4 +1,4 @@
-"""Claims where nothing has happened: whether there is anything is looked at first, and never at the cost of a job."""
+"""Claims without a notification: a query checks first whether there is work, and no job is missed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job, new_jobs
+from builders import claim, ids_of, new_job, new_jobs
 from rota.core.queue import Queue
 from rota.stores.mysql import MysqlStore, clock
 from rota.stores.mysql import claim as claims
@@ -66,7 +66,7 @@ async def test_after_a_full_claim_the_next_one_begins_at_once(store: MysqlStore,
 async def test_a_look_that_finds_nothing_ends_the_backlog(
     store: MysqlStore, looks: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was made for the time's sake, and the next claim asked in a transaction what the look had told."""
+    """It was made to read the time, and the next claim read the same in a transaction."""
     await store.insert(new_jobs(2))
     few = claim(limit=2, types=("mail", "report"))
     assert len(await store.claim(few)) == 2
@@ -117,7 +117,7 @@ async def test_a_claim_without_types_gets_nothing(store: MysqlStore) -> None:
 async def test_a_repeated_claim_gets_its_former_answer_though_there_is_no_work(
     store: MysqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long ago the server was asked for the time: then most of all is it looked first.
+    # However long ago the server time was read.
     monkeypatch.setattr(clock, "TRUSTED_SECONDS", 0.0)
     job = new_job(type="mail")
     await store.insert([job])

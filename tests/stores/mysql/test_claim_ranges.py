@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_jobs
+from builders import claim, ids_of, new_jobs
 from rota.core.job import Job
 from rota.stores.mysql import MysqlStore, lanes
 from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, MAX_LIST, MysqlConnection, connect

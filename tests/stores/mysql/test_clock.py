@@ -1,4 +1,4 @@
-"""The server's clock: asked seldom, followed closely."""
+"""The server's clock: read seldom, followed closely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 
 class Monotonic:
-    """Our own clock, moved by hand."""
+    """A steady clock that tests move."""
 
     def __init__(self) -> None:
         self.seconds = 100.0

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import BASE, at, claim, fresh_schedule_id, ids_of, means, new_jobs
+from builders import BASE, at, claim, fresh_schedule_id, ids_of, means, new_jobs
 from rota.core.decision import decide
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.lifecycle import State

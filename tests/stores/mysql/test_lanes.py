@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job
+from builders import claim, ids_of, new_job
 from rota.core.ids import JobId
 from rota.core.queue import Queue
 from rota.core.submission import NewJob

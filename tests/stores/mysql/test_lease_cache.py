@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BEN, after, at, claim, failure, ids_of, means, new_job, new_jobs
+from builders import ADA, BEN, after, at, claim, failure, ids_of, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import StoreUnavailable
 from rota.core.job import Job
@@ -19,6 +19,7 @@ from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore, driver, lease_cache
 from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pipeline import MIN_BULK_ROWS
 from rota.stores.mysql.statements import statement
@@ -28,7 +29,7 @@ FEW, MANY = MIN_BULK_ROWS - 1, 3 * MIN_BULK_ROWS
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was asked of leases at the end of jobs."""
+    """The statements about leases in settlements."""
     seen: list[str] = []
     rows_of = MysqlConnection.rows
 
@@ -43,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 async def beside(store: MysqlStore, url: str) -> AsyncIterator[MysqlStore]:
-    """Give the store of another process."""
+    """Return the store of another process."""
     assert await store.check() == []
     beside = await MysqlStore.open(url)
     yield beside
@@ -206,7 +207,7 @@ async def test_a_claim_with_an_unknown_outcome_is_not_cached(
     await store.insert(new_jobs(MANY), now=at(0))
 
     async def commit(_: MysqlConnection) -> None:
-        raise driver.ConnectionLost("on the way")
+        raise ConnectionLost("on the way")
 
     monkeypatch.setattr(MysqlConnection, "commit", commit)
     with pytest.raises(StoreUnavailable):

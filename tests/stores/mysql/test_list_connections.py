@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from building import ids_of, new_jobs
+from builders import ids_of, new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import JobQuery
 from rota.stores.base import queries

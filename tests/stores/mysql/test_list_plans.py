@@ -14,7 +14,7 @@ from rota.stores.mysql.listing import MysqlDialect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
 from servers.databases import fresh_database
-from stores.lists import LISTS, ROWS, statements
+from stores.list_queries import LISTS, ROWS, statements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,4 +1,4 @@
-"""What goes wrong between us and the server, and what callers see of it: as little as can be."""
+"""Faults between the store and the server, and the errors that callers get: as few as possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, key, means, new_job, new_jobs
+from builders import claim, ids_of, key, means, new_job, new_jobs
 from rota.core.cluster import MemberHeartbeat
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, StoreUnavailable
@@ -22,7 +22,8 @@ from rota.core.time import to_micros
 from rota.ports.store import Receipt
 from rota.runtime.membership import ANSWER_SECONDS
 from rota.stores.mysql import MysqlStore, driver, insert, pool
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction
 from rota.stores.mysql.insert import MIN_SHARED_JOBS
 from rota.stores.mysql.lanes import MIN_RANGE
 from rota.stores.mysql.location import location_of
@@ -320,17 +321,17 @@ async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_con
     """A process that checks in was silent for twice as long, and taken for gone."""
     assert pool.SUSPICIOUS_SECONDS < ANSWER_SECONDS
     monkeypatch.setattr(pool, "SUSPICIOUS_SECONDS", 0.2)
-    told = MemberHeartbeat((), "upkeep")
+    heartbeat = MemberHeartbeat((), "upkeep")
     with Proxy(shared_server().port) as proxy:
         store = await MysqlStore.open(proxy.through(url))
-        await asyncio.gather(*(store.check_in(told) for _ in range(3)))
+        await asyncio.gather(*(store.check_in(heartbeat) for _ in range(3)))
         assert len(store._readers._idle) > 1
         proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await store.check_in(told)
+                await store.check_in(heartbeat)
         async with asyncio.timeout(10):
-            await store.check_in(told)
+            await store.check_in(heartbeat)
         await store.close()
 
 
@@ -397,8 +398,8 @@ async def test_the_clock_is_the_servers_whatever_its_time_zone(url: str, store: 
         job = new_job()
         await store.insert([job])
         (stored,) = await store.get([job.id])
-        told = server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")
-        assert abs(stored.created_at.timestamp() - float(told)) < 5
+        answer = server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")
+        assert abs(stored.created_at.timestamp() - float(answer)) < 5
     finally:
         server.execute("SET GLOBAL time_zone = 'SYSTEM'")
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, at, claim, ids_of, new_job, new_jobs
+from builders import ADA, BASE, at, claim, ids_of, new_job, new_jobs
 from rota.core.ids import JobId
 from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore, low_water
-from rota.stores.mysql.driver import MysqlConnection, RetryTransaction
+from rota.stores.mysql.driver import MysqlConnection
+from rota.stores.mysql.errors import RetryTransaction
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore, notify
 from rota.stores.mysql.driver import MysqlConnection, connect
@@ -51,14 +51,14 @@ async def stranger(url: str, store: MysqlStore) -> AsyncIterator[MysqlConnection
 
 @pytest.fixture
 def _nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turn polling off, so that only a wake tells."""
-    monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-    monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+    """Turn polling off, so that only wakes are noticed."""
+    monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "CHECK_SECONDS", 30.0)
 
 
 async def all_listening(*stores: MysqlStore) -> None:
-    """Wait until stores can be woken and have been told all there was."""
+    """Wait until stores can be woken and have received all earlier notifications."""
     async with asyncio.timeout(60):
         for store in stores:
             while await store.watch(SHORT) or not store._watch.listener.can_be_woken:
@@ -292,8 +292,8 @@ async def test_all_listen_again_after_the_server_was_restarted(monkeypatch: pyte
                 except StoreUnavailable:
                     await asyncio.sleep(0.01)
         await all_listening(store, other)
-        monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-        monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+        monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+        monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
         watching = asyncio.ensure_future(other.watch(SOON))
         await store.insert([new_job()])
         assert await watching
@@ -387,13 +387,13 @@ async def test_other_users_are_not_woken_and_poll_often_after_the_first_notifica
         await MysqlStore.open(f"mysql://{who}@{place.host}:{place.port}/{place.database}") for who in ("ada:a", "bob:b")
     ]
     await all_listening(ada, bob)
-    assert bob._watch._poll_pause(float("inf")) == notify.MAX_CALM_POLL_SECONDS
+    assert bob._watch._poll_pause(float("inf")) == notify.MAX_SLOW_POLL_SECONDS
     await ada.insert([new_job()])
     assert await bob.watch(SOON)
     async with asyncio.timeout(60):
         while bob._watch._poll_pause(asyncio.get_running_loop().time()) > notify.MAX_POLL_SECONDS:
             await bob.watch(SHORT)
-    assert bob._watch._distrusts_until > asyncio.get_running_loop().time()
+    assert bob._watch._polls_often_until > asyncio.get_running_loop().time()
     assert bob._watch.listener.can_be_woken
     for one in (ada, bob):
         await one.close()
@@ -404,8 +404,8 @@ async def test_a_listener_finds_a_notification_without_a_wake(
     store: MysqlStore, stranger: MysqlConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a caller's transaction. Only the listener reads the table, and polling is frequent for a while."""
-    monkeypatch.setattr(notify, "MIN_CALM_POLL_SECONDS", 3600.0)
-    monkeypatch.setattr(notify, "MAX_CALM_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MIN_SLOW_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(notify, "MAX_SLOW_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(notify, "WAKE_DELAY_SECONDS", 0.0)
     await all_listening(store)
     number = await connection_of(stranger, store)
@@ -418,7 +418,7 @@ async def test_a_listener_finds_a_notification_without_a_wake(
     assert not reads
     loop = asyncio.get_running_loop()
     assert store._watch._poll_pause(loop.time() + 0.1) <= notify.MAX_POLL_SECONDS
-    assert store._watch._distrusts_until > loop.time()
+    assert store._watch._polls_often_until > loop.time()
 
 
 async def test_an_idle_listener_sends_hardly_any_query(store: MysqlStore, stranger: MysqlConnection) -> None:

@@ -1,4 +1,4 @@
-"""A store is opened by what names it, and what is missing is named."""
+"""Opening a store by URL or DSN; errors name what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.cli.main import main
 from rota.core.errors import InvalidRequest
 from rota.runtime.store import migrations_of, open_store
@@ -53,6 +53,6 @@ async def test_the_command_line_migrates_by_a_dsn_and_tells_no_password(
     dsn = f"root:@tcp(127.0.0.1:{where.port})/{where.database}?parseTime=true"
     for command in (["db", "migrate"], ["db", "status"]):
         assert await asyncio.to_thread(main, [*command, "--store", dsn]) == 0
-    told = "".join(capfd.readouterr())
-    assert "root:***@tcp" in told
-    assert "yes" in told.split()
+    output = "".join(capfd.readouterr())
+    assert "root:***@tcp" in output
+    assert "yes" in output.split()

@@ -1,4 +1,4 @@
-"""Pipelining: statements that fail, lost connections, silent servers, proxies."""
+"""Pipelining: statements that fail, lost connections, servers that do not respond, proxies."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, claim, ids_of, new_job, new_jobs
+from builders import BASE, claim, ids_of, new_job, new_jobs
 from rota.core.lifecycle import Event, State
 from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, insert, pipeline
-from rota.stores.mysql.driver import (
-    LOCK_WAIT_SECONDS,
-    ConnectionLost,
-    ConstraintViolated,
-    MysqlConnection,
-    NothingSent,
-    RetryTransaction,
-    StatementKilled,
-    connect,
-)
+from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, ConstraintViolated, NothingSent, RetryTransaction, StatementKilled
 from rota.stores.mysql.insert import FIRST_BATCH, MIN_SHARED_JOBS, NEXT_BATCHES
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pipeline import MAX_IN_FLIGHT, MIN_BULK_ROWS, Pipeline, RowBatch
@@ -49,7 +41,7 @@ async def connected(url: str) -> MysqlConnection:
 
 @pytest.fixture
 async def connection(url: str) -> AsyncIterator[MysqlConnection]:
-    """Give a connection, and a table to insert into."""
+    """Return a connection, and a table to insert into."""
     connection = await connected(url)
     await connection.run(
         """CREATE TEMPORARY TABLE cargo (id BIGINT PRIMARY KEY, number BIGINT, text LONGTEXT NOT NULL)
@@ -382,7 +374,7 @@ def test_pipelining_is_off_without_the_private_parts_of_the_driver() -> None:
 
 
 class HalfDuplexProxy(Proxy):
-    """Hands on one command, and hears nothing more from the client until the server has answered it."""
+    """Passes on one command, and reads nothing more from the client until the server has answered it."""
 
     unheard = 0
 
@@ -429,7 +421,7 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
 
 
 class SlowProxy(Proxy):
-    """Hands on each answer of the server after a while."""
+    """Passes on each answer of the server after a delay."""
 
     async def _serve(self, raw: socket.socket) -> None:
         client, to_client = await asyncio.open_connection(sock=raw)
@@ -593,7 +585,7 @@ async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing(store: Mysql
 
 @pytest.mark.parametrize("number", [1, MIN_SHARED_JOBS + 2])
 async def test_a_bound_set_by_another_process_holds_from_then_on(store: MysqlStore, url: str, number: int) -> None:
-    """What was known of bounds is asked again with every submission."""
+    """The bounds are read again with every submission."""
     beside = await MysqlStore.open(url)
 
     async def created() -> int:

@@ -1,4 +1,4 @@
-"""Pruning first asks whether anything is past its time: each kind of row is enough."""
+"""Pruning first checks whether anything is past its retention: each kind of row is enough."""
 
 from __future__ import annotations
 

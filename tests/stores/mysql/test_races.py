@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from building import ADA, claim, means, new_job
+from builders import ADA, claim, means, new_job
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lease import Renewal
@@ -33,7 +33,7 @@ BLOCKED = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 
 
 @pytest.fixture
 async def first(url: str) -> AsyncIterator[MysqlConnection]:
-    """A connection whose transaction stays open until it is told to commit."""
+    """A connection whose transaction stays open until `commit` is called."""
     connection = await connect(location_of(url), "test", autocommit=False)
     yield connection
     await connection.close()
@@ -48,7 +48,7 @@ async def watcher(url: str) -> AsyncIterator[MysqlConnection]:
 
 async def second_waits(watcher: MysqlConnection, second: asyncio.Future[T], first: MysqlConnection) -> T:
     """Let the second verb run until it waits for the first, or has ended without; then let the first one commit."""
-    # The server renews this table only if nobody has read it for a tenth of a second.
+    # The server refreshes this table only if it was not read for a tenth of a second.
     while not (await asyncio.wait([second], timeout=0.15))[0] and (await watcher.rows(BLOCKED))[0][0] == 0:
         pass
     await first.commit()

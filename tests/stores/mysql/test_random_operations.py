@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from building import claim, fresh_id, key, means, new_job
+from builders import claim, fresh_id, key, means, new_job
 from rota.core.decision import cancel, decide, retry
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId
@@ -42,7 +42,7 @@ class Turmoil:
         self.store = store
         self.rng = random.Random(f"{SEED}-{number}")
         self.worker = WorkerId(f"worker-{number}", "boot")
-        #: Shared by all: whose jobs they are is nobody's concern.
+        #: Shared by all workers of the test.
         self.made = made
         self.submitted = 0
 

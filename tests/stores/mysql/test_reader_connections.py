@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from building import SECOND, claim, ids_of, new_job
+from builders import SECOND, claim, ids_of, new_job
 from rota.core.cluster import Member, MemberHeartbeat, Role
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.driver import MysqlConnection

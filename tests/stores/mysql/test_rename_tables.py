@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from building import BASE, HOUR, at, claim, ids_of, means, new_job
+from builders import BASE, HOUR, at, claim, ids_of, means, new_job
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, SchemaTooNew
 from rota.core.ids import JobId

@@ -10,7 +10,8 @@ from itertools import chain
 import pytest
 
 from rota.runtime.store import migrations_of
-from rota.stores.mysql.driver import MARIADB_COLLATION, ConstraintViolated, MysqlConnection, connect
+from rota.stores.mysql.driver import MARIADB_COLLATION, MysqlConnection, connect
+from rota.stores.mysql.errors import ConstraintViolated
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations, applied, migrate, statements_in
 from servers.databases import fresh_database

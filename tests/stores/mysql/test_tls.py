@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.driver import connect

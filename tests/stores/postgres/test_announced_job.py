@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from building import claim, new_job
+from builders import claim, new_job
 from rota.core.lease import Claim
 from rota.stores.postgres import PostgresStore, notify
-from stores.postgres.listening import all_listening, announce_one
+from stores.postgres.listeners import all_listening, announce_one
 
 BOTH = claim(limit=2, types=("urgent", "lone"))
 

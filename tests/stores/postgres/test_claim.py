@@ -1,4 +1,4 @@
-"""Claims of several lanes: one statement if there is nothing, another look if other workers were faster."""
+"""Claims of several lanes: one statement if there is nothing, a second read if other workers were faster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from building import claim, ids_of, new_job
+from builders import claim, ids_of, new_job
 from guard.counting import PostgresQueries
 from rota.core.lease import Claim
 from rota.stores.postgres import PostgresStore

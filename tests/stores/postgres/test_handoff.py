@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import rota.stores.handoff
-from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from builders import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.job import Job
@@ -29,13 +29,13 @@ from rota.stores.postgres import PostgresStore, handoff, notify
 from rota.stores.postgres import claim as claims
 from rota.stores.postgres.handoff import LONGEST_ANSWER
 from stores.handoff_cases import each_job_comes_once
-from stores.postgres.listening import SHORT, all_listening, until_notified
+from stores.postgres.listeners import SHORT, all_listening, until_notified
 
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 STAYS = timedelta(seconds=5)
 QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, waits=STAYS)
-#: As a worker asks that stops, and as its lease keeper asks when it has died.
+#: As a stopping worker repeats its claim, and as its lease keeper does when it has died.
 LAST_WORD = replace(QUESTION, limit=1, is_new=False, waits=timedelta(0))
 SPOKEN_FOR = claim(limit=1, queues=(), types=(), claim_id="question")
 
@@ -49,7 +49,7 @@ async def waiting(other: PostgresStore) -> PostgresStore:
 
 
 async def leave(store: PostgresStore, question: Claim) -> None:
-    """Ask where there is nothing."""
+    """Claim without a job."""
     assert not await store.claim(question)
 
 
@@ -62,7 +62,7 @@ async def bring(store: PostgresStore, job: NewJob) -> NewJob:
 
 
 async def bring_aloud(store: PostgresStore, other: PostgresStore, job: NewJob) -> NewJob:
-    """Submit a job by itself, and wait until another store has heard of it."""
+    """Submit a single job, and wait until another store was notified of it."""
     count = other._listener._count
     await bring(store, job)
     await until_notified(other, count)
@@ -108,10 +108,10 @@ async def test_with_hand_over_switched_off_a_waiting_claim_is_not_kept(dsn: str)
 async def test_the_worker_is_notified_and_gets_the_job_without_a_statement(
     store: PostgresStore, waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = asyncio.ensure_future(waiting.watch(MINUTE))
+    answer = asyncio.ensure_future(waiting.watch(MINUTE))
     await asyncio.sleep(0)
     job = await bring(store, new_job())
-    assert ClaimTopic("question") in await told
+    assert ClaimTopic("question") in await answer
     monkeypatch.setattr(waiting._claims, "_database", None)
     assert [given.id for given in await waiting.claim(QUESTION)] == [job.id]
 
@@ -276,7 +276,7 @@ async def test_an_open_claim_that_was_answered_by_a_claim_gets_no_job(
 async def test_a_submitter_that_conflicts_with_the_claim_itself_stores_a_pending_job(
     store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
 ) -> None:
-    """Both write under its name. Who comes second waits for the first, and finds that it cannot."""
+    """Both write under its name. The second waits for the first, and then fails."""
     async with stranger.transaction():
         await stranger.execute("INSERT INTO rota_claim (claim_id, at, leases) VALUES ('question', 0, '[]')")
         bringing = asyncio.ensure_future(bring(store, new_job()))
@@ -407,7 +407,7 @@ async def test_a_worker_without_open_claims_deletes_none(
 
 
 async def test_a_job_returned_late_has_its_whole_lease(store: PostgresStore, waiting: PostgresStore) -> None:
-    """Its worker counts from when it asked anew."""
+    """Its worker counts from its new claim."""
     deafen(waiting)
     brought = await bring(store, new_job())
     asked_at = await store.time()
@@ -608,7 +608,7 @@ async def test_a_job_that_was_looked_up_is_not_returned_again_by_its_notificatio
     await store.insert(new_jobs(2))
     assert [given.id for given in await waiting.claim(replace(QUESTION, is_new=True))] == [job.id]
     late = HandedOffJob("question", 0, job_columns(job, LONGEST_ANSWER))
-    assert not waiting._open_claims.bring(late)
+    assert not waiting._open_claims.deliver(late)
     given = await waiting.claim(replace(QUESTION, claim_id="next question", limit=9))
     assert job.id not in [one.id for one in given]
     assert len(given) == 2

@@ -1,6 +1,4 @@
-"""Plain jobs are stored by one of four statements, alone or together, and each made for some ids: the same row, and the
-same no.
-"""
+"""Plain jobs are stored by one of four statements, each restricted to a range of ids: same rows, same refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from building import ADA, claim, means, new_job
+from builders import ADA, claim, means, new_job
 from rota.core.bulk import UniformJobs, as_uniform
 from rota.core.decision import decide
 from rota.core.ids import LARGEST, JobId

@@ -6,7 +6,7 @@ import asyncio
 
 import asyncpg
 
-from building import BASE, MICROSECOND, SECOND, at
+from builders import BASE, MICROSECOND, SECOND, at
 from rota.core.cluster import MemberHeartbeat
 from rota.core.time import to_micros
 from rota.stores.postgres import PostgresStore

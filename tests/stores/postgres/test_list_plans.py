@@ -16,7 +16,7 @@ from rota.stores.postgres.connection import AsyncpgConnection, Connector
 from rota.stores.postgres.listing import PostgresDialect
 from rota.stores.postgres.statements import statement
 from servers.postgres import new_database, shared_server
-from stores.lists import LISTS, ROWS, statements
+from stores.list_queries import LISTS, ROWS, statements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from building import new_jobs
+from builders import new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import JobQuery
 from rota.stores.postgres import PostgresStore
@@ -49,7 +49,7 @@ async def test_a_count_that_the_server_ends_drops_no_other_connection(store: Pos
     writers = list(store._database.writers._idle)
     assert writers
     silences: list[None] = []
-    store._database.on_silence = lambda: silences.append(None)
+    store._database.on_no_response = lambda: silences.append(None)
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         await store._database.count(_read_at_length)
     assert silences == []
@@ -61,7 +61,7 @@ async def test_a_prepared_statement_that_the_server_ends_drops_no_other_connecti
 ) -> None:
     monkeypatch.setattr(sessions, "statement", lambda *_: "SELECT pg_sleep($1)")
     silences: list[None] = []
-    store._database.on_silence = lambda: silences.append(None)
+    store._database.on_no_response = lambda: silences.append(None)
 
     async def read_prepared(session: Session) -> None:
         await session.rows("slow", 60.0)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from building import SECOND, claim, new_job, new_jobs
+from builders import SECOND, claim, new_job, new_jobs
 from rota.core.cluster import MemberHeartbeat
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Receipt
@@ -24,7 +24,7 @@ from servers.proxies import Proxy
 
 @pytest.fixture
 async def other(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """Somebody else in the same database."""
+    """Another session in the same database."""
     connection = await asyncpg.connect(dsn)
     yield connection
     await connection.close()
@@ -211,17 +211,17 @@ async def test_a_silent_server_costs_one_deadline_and_not_one_for_each_connectio
     assert session.COMMAND_SECONDS * session.SILENT_FROM < ANSWER_SECONDS
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.4)
     monkeypatch.setattr(session, "LEAVE_SECONDS", 0.1)
-    told = MemberHeartbeat((), "upkeep")
+    heartbeat = MemberHeartbeat((), "upkeep")
     with Proxy(shared_server().port) as proxy:
         store = await PostgresStore.open(proxy.through(dsn))
-        await asyncio.gather(*(store.check_in(told) for _ in range(3)))
+        await asyncio.gather(*(store.check_in(heartbeat) for _ in range(3)))
         assert len(store._database.writers._idle) > 1
         proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await store.check_in(told)
+                await store.check_in(heartbeat)
         async with asyncio.timeout(10):
-            await store.check_in(told)
+            await store.check_in(heartbeat)
         await store.close()
 
 
@@ -231,12 +231,12 @@ async def test_a_caller_with_its_own_timeout_sees_that_timeout(dsn: str, monkeyp
     monkeypatch.setattr(session, "LEAVE_SECONDS", 1.5)
     with Proxy(shared_server().port) as proxy:
         store = await PostgresStore.open(proxy.through(dsn))
-        told = MemberHeartbeat((), "upkeep")
-        await store.check_in(told)
+        heartbeat = MemberHeartbeat((), "upkeep")
+        await store.check_in(heartbeat)
         proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.25):
-                await store.check_in(told)
+                await store.check_in(heartbeat)
         await store.close()
 
 
@@ -292,9 +292,9 @@ async def test_a_wrong_address_is_store_unavailable() -> None:
 
 async def test_the_server_clock_decides_about_leases(store: PostgresStore, other: asyncpg.Connection) -> None:
     before = await other.fetchval("SELECT clock_timestamp()")
-    told = await store.time()
+    answer = await store.time()
     await store.insert([new_job()])
     (held,) = await store.claim(claim())
     after_it = await other.fetchval("SELECT clock_timestamp()")
     assert held.started_at is not None
-    assert before <= told <= held.created_at <= held.started_at <= after_it
+    assert before <= answer <= held.created_at <= held.started_at <= after_it

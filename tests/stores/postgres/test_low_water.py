@@ -10,7 +10,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from building import claim, ids_of, means, new_job, new_jobs
+from builders import claim, ids_of, means, new_job, new_jobs
 from guard.counting import Instructions
 from rota.core.decision import decide
 from rota.core.outcome import Succeeded
@@ -67,7 +67,7 @@ async def test_without_an_old_transaction_there_is_no_mark(store: PostgresStore)
 async def test_while_a_transaction_is_open_claims_skip_dead_entries(
     dsn: str, store: PostgresStore, reader: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(low_water, "TRAIL", 0)
+    monkeypatch.setattr(low_water, "MARK_MARGIN", 0)
     await churn(store)
     await store._low_water.measure()
     await churn(store, 500)
@@ -102,7 +102,7 @@ async def test_a_job_of_this_process_is_never_below_the_mark(store: PostgresStor
 async def test_a_notification_of_another_process_lowers_the_mark(
     store: PostgresStore, other: PostgresStore, reader: asyncpg.Connection
 ) -> None:
-    # Who has asked for work hears of it.
+    # Stores that have claimed are notified of it.
     assert not await store.claim(claim())
     await store.watch(timedelta(milliseconds=1))
     await churn(store)

@@ -12,7 +12,7 @@ from typing import cast
 import asyncpg
 import pytest
 
-from building import claim, new_job, new_jobs
+from builders import claim, new_job, new_jobs
 from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
@@ -20,7 +20,7 @@ from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic, Wake, s
 from rota.stores.postgres import PostgresStore, notify
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.notify import CHANNEL, WORK_CHANNEL
-from stores.postgres.listening import SHORT, all_listening, announce_one, until_notified
+from stores.postgres.listeners import SHORT, all_listening, announce_one, until_notified
 
 SOON = timedelta(seconds=20)
 
@@ -161,8 +161,8 @@ async def test_a_single_job_attaches_what_is_pending(
     store._notifier._sent_at = float("-inf")
     await store.insert([new_job(priority=5)])
     await stranger.fetchval("SELECT 1")
-    told = [json.loads(text)[1:] for text in heard]
-    assert told == [[["default", "mail", 3]], [["default", "mail", 4], ["default", "mail", 5]]]
+    answer = [json.loads(text)[1:] for text in heard]
+    assert answer == [[["default", "mail", 3]], [["default", "mail", 4], ["default", "mail", 5]]]
 
 
 async def test_what_a_failed_commit_had_attached_is_sent_without_it(
@@ -200,12 +200,12 @@ async def test_jobs_are_notified_of_while_another_commit_waits(
     store: PostgresStore, stranger: asyncpg.Connection, dsn: str
 ) -> None:
     heard: list[str] = []
-    told = asyncio.Event()
+    notified = asyncio.Event()
 
     def hear(*words: object) -> None:
         heard.append(str(words[-1]))
         if ["default", "mail", 4] in json.loads(heard[-1]):
-            told.set()
+            notified.set()
 
     await stranger.add_listener(WORK_CHANNEL, hear)
     blocked = new_job(priority=3)
@@ -220,7 +220,7 @@ async def test_jobs_are_notified_of_while_another_commit_waits(
         assert store._notifier._attached_at is not None, "it took along what others have stored"
         store._notifier.notify_soon([("default", "mail", 5)])
         async with asyncio.timeout(30):
-            await told.wait()
+            await notified.wait()
         assert not waiting.done()
         await transaction.rollback()
         await waiting
@@ -279,23 +279,23 @@ async def test_a_single_job_is_announced_with_a_number_that_is_the_same_for_all(
 async def test_several_jobs_are_notified_of_without_a_number(
     store: PostgresStore, other: PostgresStore, count: int
 ) -> None:
-    """Also a lone one that takes along what others wanted told."""
+    """Also a single submission that attaches notifications of other writes."""
     await all_listening(store, other)
     store._notifier._pending.add(("default", "mail", 4))
     watching = asyncio.ensure_future(other.watch(SOON))
     await asyncio.sleep(0)
     await store.insert(new_jobs(count))
-    told = await watching
-    assert told == without_number(told) == {"default"}
+    answer = await watching
+    assert answer == without_number(answer) == {"default"}
 
 
 async def test_several_announced_jobs_are_not_taken_for_one(store: PostgresStore, other: PostgresStore) -> None:
     await all_listening(store, other)
     for _ in range(2):
         await announce_one(store, other, new_job())
-    told = await other.watch(SOON)
-    assert "default" in told
-    assert single_job_of(told) is None
+    answer = await other.watch(SOON)
+    assert "default" in answer
+    assert single_job_of(answer) is None
 
 
 async def test_a_pending_notification_of_all_queues_survives_one_of_a_single_queue(

@@ -7,7 +7,7 @@ from datetime import datetime
 import asyncpg
 import pytest
 
-from building import BASE, DAY, HOUR, ManualClock, claim, means, new_job
+from builders import BASE, DAY, HOUR, ManualClock, claim, means, new_job
 from rota.core.decision import decide
 from rota.core.ids import JobId, compose
 from rota.core.outcome import Succeeded

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from building import BASE, DAY, HOUR, ManualClock, after, claim, entry, failure, ids_of, key, means, new_job, new_jobs
+from builders import BASE, DAY, HOUR, ManualClock, after, claim, entry, failure, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide, retry
 from rota.core.lifecycle import State
 from rota.core.outcome import Outcome, Succeeded

@@ -184,7 +184,7 @@ async def test_inserting_jobs_of_a_day_reads_no_other_partition(planned_dsn: str
 
 
 async def plan(dsn: str, name: str) -> dict[str, Any]:
-    """Give the plan of a statement as the store would have it."""
+    """Return the plan of a statement as the store would have it."""
     connection = await Connector(dsn)()
     try:
         return await plan_on(connection, name)

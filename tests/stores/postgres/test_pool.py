@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from building import SECOND, new_job
+from builders import SECOND, new_job
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres import PostgresStore, session
 from rota.stores.postgres.connection import Connector

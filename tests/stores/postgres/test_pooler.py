@@ -1,4 +1,4 @@
-"""Behind pgbouncer in transaction mode: no session is ours, and everything works all the same.
+"""Behind pgbouncer in transaction mode: sessions are shared, and everything still works.
 
 The whole conformance suite goes through the pooler with ROTA_TEST_POOLED=1.
 """
@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import after, claim, entry, ids_of, key, means, new_job, new_jobs
+from builders import after, claim, entry, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import State

@@ -1,4 +1,4 @@
-"""Pruning first asks whether anything is past its retention: each kind is found by itself and deleted."""
+"""Pruning first checks whether anything is past its retention: each kind is found by itself and deleted."""
 
 from __future__ import annotations
 

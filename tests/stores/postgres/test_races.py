@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
-from building import ADA, claim, failure, means, new_job
+from builders import ADA, claim, failure, means, new_job
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lease import Renewal
@@ -33,7 +33,7 @@ LEASE = timedelta(seconds=30)
 
 
 class Interrupted:
-    """A verb in a transaction that stays open until it is told to commit."""
+    """A verb in a transaction that stays open until `commit` is called."""
 
     def __init__(self) -> None:
         self.has_acted = asyncio.Event()

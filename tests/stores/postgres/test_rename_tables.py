@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from building import claim, means, new_job
+from builders import claim, means, new_job
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId

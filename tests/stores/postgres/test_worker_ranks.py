@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, at
+from builders import BASE, at
 from rota.core.cluster import Member, MemberHeartbeat, Rank, Role
 from rota.stores.postgres import PostgresStore
 

@@ -1,4 +1,4 @@
-"""A damaged file is told as such, also where SQLite quotes what nobody can read."""
+"""A damaged file is reported as such, also if the message of SQLite is not valid UTF-8."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_damage_whose_name_is_not_text_is_told_as_damage(
         lambda: connection.run("DELETE FROM sound"),
         lambda: connection.many("DELETE FROM sound WHERE number = ?", [(1,)]),
     ):
-        with pytest.raises(DatabaseFailed, match="malformed") as told:
+        with pytest.raises(DatabaseFailed, match="malformed") as answer:
             ask()
-        assert told.value.is_final
+        assert answer.value.is_final
     connection.close()

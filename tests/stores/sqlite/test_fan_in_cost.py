@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from building import BASE, at, claim, fresh_id, new_job, new_jobs
+from builders import BASE, at, claim, fresh_id, new_job, new_jobs
 from rota.core.decision import DecisionInputs, decide
 from rota.core.graph import NewNode, NodeParent, WorkflowId, planned
 from rota.core.outcome import Succeeded

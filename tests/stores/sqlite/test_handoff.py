@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from builders import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lease import Claim
@@ -86,9 +86,9 @@ async def submit(store: SqliteStore, job: NewJob) -> NewJob:
 
 async def submit_and_wake(store: SqliteStore, other: SqliteStore, job: NewJob) -> NewJob:
     """Submit a single job, and wait until another store was woken for it."""
-    with reported(other) as told:
+    with reported(other) as answer:
         await submit(store, job)
-        await until(lambda: bool(told))
+        await until(lambda: bool(answer))
     return job
 
 
@@ -99,9 +99,9 @@ def lose_wakeups(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def reported(store: SqliteStore) -> Iterator[set[Topic]]:
-    told: set[Topic] = set()
-    with claims_of(store).reporting_to(told.update):
-        yield told
+    answer: set[Topic] = set()
+    with claims_of(store).reporting_to(answer.update):
+        yield answer
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -137,18 +137,18 @@ async def test_a_single_job_of_a_blocking_caller_is_too(store: SqliteStore, wait
 
 
 async def test_the_waiting_process_is_told_and_has_the_job_in_memory(store: SqliteStore, waiting: SqliteStore) -> None:
-    told: asyncio.Queue[Wake] = asyncio.Queue()
+    wakes: asyncio.Queue[Wake] = asyncio.Queue()
 
     async def watch() -> None:
         # Each write to the log ends a watch, too.
         while True:
-            await waiting.watch(MINUTE, told.put_nowait)
+            await waiting.watch(MINUTE, wakes.put_nowait)
 
     watching = asyncio.ensure_future(watch())
     await asyncio.sleep(0)
     job = await submit(store, new_job())
     async with asyncio.timeout(10):
-        assert ClaimTopic("claim") in await told.get()
+        assert ClaimTopic("claim") in await wakes.get()
     assert waiting.leased_meanwhile(CLAIM) == [await only(store, job)]
     assert not waiting.leased_meanwhile(CLAIM)
     watching.cancel()
@@ -160,11 +160,11 @@ async def test_an_answer_that_came_while_nobody_watched_is_reported_until_it_is_
     await submit(store, new_job())
     await until(lambda: claims_of(waiting)._by_claim["claim"].answer is not None)
     for _ in range(2):
-        with reported(waiting) as told:
-            assert told == {ClaimTopic("claim")}
+        with reported(waiting) as reply:
+            assert reply == {ClaimTopic("claim")}
     assert waiting.leased_meanwhile(CLAIM)
-    with reported(waiting) as told:
-        assert not told
+    with reported(waiting) as reply:
+        assert not reply
 
 
 @pytest.mark.parametrize(
@@ -338,12 +338,12 @@ async def test_removing_a_claim_waits_for_a_submitter_that_is_answering_it(
 async def test_a_claim_removed_just_before_it_is_answered_is_not_answered(
     store: SqliteStore, waiting: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The submitter checks again with the lock; otherwise nobody would know of the job."""
+    """The submitter checks again with the lock; otherwise no worker would receive the job."""
     submitter = claims_of(store)
     (seen,) = submitter._file.waiting("default", "mail")
     await wait_with(waiting, NEXT_CLAIM)
     monkeypatch.setattr(submitter, "_longest_waiting", lambda *_: seen)
-    monkeypatch.setattr(submitter, "glance", lambda: b".")
+    monkeypatch.setattr(submitter, "used_checksums", lambda: b".")
     job = await submit(store, new_job())
     assert (await only(store, job)).state is State.PENDING
     assert [given.id for given in await waiting.claim(NEXT_CLAIM)] == [job.id]
@@ -360,7 +360,7 @@ async def test_a_claim_that_has_found_jobs_is_not_answered(
     assert not in_file(store)
     # Even if it still seems to be there.
     monkeypatch.setattr(submitter, "_longest_waiting", lambda *_: seen)
-    monkeypatch.setattr(submitter, "glance", lambda: b".")
+    monkeypatch.setattr(submitter, "used_checksums", lambda: b".")
     monkeypatch.setattr(submitter._file, "has", lambda *_: True)
     submitter._file.add(seen.claim, seen.since, seen.until)
     job = await submit(store, new_job())
@@ -544,9 +544,9 @@ async def test_a_wake_up_before_the_slot_is_known_is_not_lost(
         return entry
 
     monkeypatch.setattr(claims_of(other)._file, "add", slowly)
-    with reported(other) as told:
+    with reported(other) as answer:
         await wait_with(other, CLAIM)
-        assert told == {ClaimTopic("claim")}
+        assert answer == {ClaimTopic("claim")}
     await other.close()
 
 
@@ -618,13 +618,13 @@ async def test_a_flood_of_useless_wake_ups_does_not_hide_a_real_one(
     stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     stranger.connect(box.address)
     begun = time.monotonic()
-    with reported(waiting) as told:
+    with reported(waiting) as answer:
         job = await submit(store, new_job())
         while time.monotonic() < begun + 0.5:
             with suppress(BlockingIOError):
                 stranger.send(b"evil" * 1000)
             await asyncio.sleep(0)
-        await until(lambda: bool(told))
+        await until(lambda: bool(answer))
     stranger.close()
     assert [given.id for given in waiting.leased_meanwhile(CLAIM)] == [job.id]
     assert looks < 500
@@ -645,20 +645,20 @@ async def test_a_wake_up_reveals_nothing_to_a_process_that_took_the_name_of_a_de
 
 def test_a_child_does_not_keep_the_socket_of_its_parent_open() -> None:
     box, sender = WakeupReceiver(lambda: False), WakeupSender()
-    (told, tell), (go, let_go) = os.pipe(), os.pipe()
+    (answer, tell), (go, let_go) = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         os.write(tell, b".")
         os.close(let_go)
         os.read(go, 1)
         os._exit(0)
-    os.read(told, 1)
+    os.read(answer, 1)
     assert sender.connect(box.address)
     box.close()
     assert not sender.connect(box.address)
     os.close(let_go)
     os.waitpid(child, 0)
-    for descriptor in (told, tell, go):
+    for descriptor in (answer, tell, go):
         os.close(descriptor)
     sender.close()
 

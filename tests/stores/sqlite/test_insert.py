@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, new_job
+from builders import BASE, HOUR, MICROSECOND, new_job
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import State

@@ -11,7 +11,7 @@ from rota.stores.listing import slice_of
 from rota.stores.sqlite.driver import StandardConnection
 from rota.stores.sqlite.listing import SqliteDialect
 from rota.stores.sqlite.migrations import migrate
-from stores.lists import LISTS, ROWS, statements
+from stores.list_queries import LISTS, ROWS, statements
 
 CROWD = """
 WITH RECURSIVE

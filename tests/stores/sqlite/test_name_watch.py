@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore, file_identity
 from rota.stores.sqlite.driver import FileLost

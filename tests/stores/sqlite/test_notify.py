@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import claim, new_job
+from builders import claim, new_job
 from rota.core.lifecycle import Event
 from rota.core.submission import NewJob
 from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE
@@ -36,7 +36,7 @@ class Counting(StandardConnection):
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
-    """Give two stores on one file, as two processes would have."""
+    """Return two stores on one file, as two processes would have."""
     Counting.reads = 0
     one = await SqliteStore.open(tmp_path / "rota.db", connect=Counting)
     other = await SqliteStore.open(tmp_path / "rota.db")

@@ -69,6 +69,8 @@ BY_KEY = [
     "request_cancel",
     "lock_lease_with_fence",
     "unmet_dependencies_on",
+    "mark_dependencies_met",
+    "unblock_jobs",
     "delete_finished_jobs",
 ]
 

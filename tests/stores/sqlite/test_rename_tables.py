@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from building import claim, means
+from builders import claim, means
 from rota.core.decision import decide
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId

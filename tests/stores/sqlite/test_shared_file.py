@@ -1,4 +1,4 @@
-"""A store in the file of an application that has tables of the same words: neither touches the other's."""
+"""A store in the file of an application with tables of the same words: neither affects the other."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
@@ -252,7 +252,7 @@ def test_while_another_process_writes_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_put_in_its_place_is_left_alone(tmp_path: Path) -> None:
-    """Whoever writes to that one has a lock that we know nothing of."""
+    """A process that writes to that one has a lock on another file."""
     written = Written(tmp_path)
     before = written.length()
     written.log.rename(tmp_path / "moved")

@@ -94,7 +94,7 @@ def _successor(leader: str, wanted: str | None, schedulers: Sequence[Member], co
 
 
 def coordinator_of(request: Request) -> Coordinator:
-    """Give the coordinator of this process, or refuse."""
+    """Return the coordinator of this process, or refuse."""
     coordinator = request.context.settings.coordinator
     if coordinator is None:
         raise HttpError(404, "not_found", "this server has no coordinator", fix="start it with `rota api`")

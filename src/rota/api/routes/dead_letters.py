@@ -85,7 +85,7 @@ class DeadLetterReply(Struct, kw_only=True):
     is_going_on: bool
 
 
-async def list_letters(request: Request) -> Response:
+async def list_dead_letters(request: Request) -> Response:
     """List dead letters, the last to die first; those of one cause by creation, newest first."""
     listing = _with_exact_names(request.query(DeadLetterQuery))
     query = within_queues(request.key, continue_at(KIND, listing.cursor, _query(listing, listing.limit + 1)))
@@ -226,7 +226,7 @@ def _checked(selection: DeadLetterSelection) -> DeadLetterSelection:
 
 
 async def _covered(request: Request, selection: DeadLetterSelection) -> JobQuery:
-    """Give the query of a selection within the queues of the token; refuse a listed id outside of them."""
+    """Return the query of a selection within the queues of the token; refuse a listed id outside of them."""
     query = _query(selection, _BATCH)
     if selection.ids is None:
         return within_queues(request.key, query)
@@ -301,7 +301,7 @@ ROUTES = (
         "GET",
         "",
         Action.JOBS_READ,
-        list_letters,
+        list_dead_letters,
         "List dead letters",
         queue_check=QueueCheck.HANDLER,
         query=DeadLetterQuery,

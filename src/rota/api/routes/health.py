@@ -41,7 +41,7 @@ async def live(request: Request) -> Response:  # noqa: ARG001 - the same for eve
 
 
 async def ready(request: Request) -> Response:
-    """Say whether requests can be served: the store answers, and the server is not stopping."""
+    """Return whether requests can be served: the store answers, and the server is not stopping."""
     if request.context.closing.is_set():
         return json_response(Liveness(status="stopping"), 503, retry_after="1")
     if not await _store_answers(request.context):
@@ -52,7 +52,7 @@ async def ready(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Give the health of this process, its dependencies and the deployment."""
+    """Return the health of this process, its dependencies and the deployment."""
     settings = request.context.settings
     problems_found = await problems_of(request.context)
     store_answers = _STORE_UNAVAILABLE not in problems_found
@@ -73,7 +73,7 @@ async def health(request: Request) -> Response:
 
 
 async def attention(request: Request) -> Response:
-    """Give the problems that need an operator."""
+    """Return the problems that need an operator."""
     found = await problems_of(request.context)
     return json_response(AttentionForm(items=list(map(_item, found)), checked_at=request.engine.clock()))
 
@@ -91,7 +91,7 @@ def _item(problem: HealthProblem) -> AttentionItem:
 
 
 async def problems_of(context: Context) -> list[HealthProblem]:
-    """Give the problems, some seconds old at most: all callers share one look at the store."""
+    """Return the problems, some seconds old at most: all callers share one look at the store."""
     async with context.problems_lock:
         made = context.problems
         if made is None or time.monotonic() - made[0] >= COUNTED_WITHIN_SECONDS:
@@ -109,7 +109,7 @@ async def _find_problems(context: Context) -> list[HealthProblem]:
 
 
 async def _census(context: Context) -> Census | None:
-    """Give the counts, some seconds old at most; None if counting takes too long."""
+    """Return the counts, some seconds old at most; None if counting takes too long."""
     try:
         return await context.counts.census(at_most_old=COUNTED_WITHIN_SECONDS)
     except RotaError:
@@ -151,13 +151,13 @@ async def _situation(context: Context) -> HealthInputs:
 
 
 def _late(retention: Retention) -> Retention:
-    """Give the retention beyond which a job that is still there is a problem."""
+    """Return the retention beyond which a job that is still there is a problem."""
     spans = (retention.completed, retention.cancelled, retention.dead)
     return Retention(*(None if span is None else span + RETENTION_LATE for span in spans))
 
 
 async def _closed_limits(context: Context, now: datetime) -> Sequence[LimitUsage]:
-    """Give the closed limits under which jobs wait."""
+    """Return the closed limits under which jobs wait."""
     store = context.engine.store
     limits = await context.engine.limits.page("", _MOST_LIMITS)
     closed = [limit for limit in limits if limit.is_closed(now)]

@@ -37,7 +37,7 @@ class HistoryFilter(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 async def history(request: Request) -> Response:
-    """Give counts by time; the counts of the last ten seconds may be missing."""
+    """Return counts by time; the counts of the last ten seconds may be missing."""
     filters, now = request.query(HistoryFilter), request.engine.clock()
     since = _since(filters.since, now)
     step = _step(filters, now - since, now)
@@ -87,7 +87,7 @@ def _since(text: str, now: datetime) -> datetime:
 
 
 def _step(filters: HistoryFilter, span: timedelta, now: datetime) -> int:
-    """Give the length of the buckets in seconds; refuse one that was not kept or makes too many buckets."""
+    """Return the length of the buckets in seconds; refuse one that was not kept or makes too many buckets."""
     is_old = span > BucketLength.MINUTE.kept
     if filters.step is None:
         usual = [one for one in _STEPS_SECONDS if span.total_seconds() / one <= _USUAL_BUCKETS]

@@ -29,7 +29,7 @@ from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.job import Attempt, Job
 from rota.core.lifecycle import FINISHED
 from rota.core.time import to_micros
-from rota.engine.explain import Surroundings
+from rota.engine.explain import ExplainContext
 from rota.ports.wakeup import TIMETABLE
 from rota.wire.jobs import (
     AttemptList,
@@ -79,7 +79,7 @@ def job_tag(fence: int, updated_at: datetime) -> str:
 
 
 async def job_or_schedule(request: Request, job_id: JobId) -> JobForm | RecurringForm:
-    """Give the job or the schedule with an id."""
+    """Return the job or the schedule with an id."""
     jobs = await request.engine.get([job_id])
     if jobs:
         return (await job_forms(request, jobs))[0]
@@ -164,14 +164,14 @@ async def explain(request: Request) -> Response:
     # A process that has just started does not know the leader yet.
     is_starting = request.engine.clock() - request.context.started_at < ELECTION
     has_leader = None if settings.current_leader is None else is_starting or settings.current_leader() is not None
-    surroundings = Surroundings(settings.store_is_writable(), has_leader, request.context.counts.census)
+    surroundings = ExplainContext(settings.store_is_writable(), has_leader, request.context.counts.census)
     explanation = await request.engine.explain(job_id_of(request.path_params["id"]), surroundings)
     reasons = [ReasonForm(**asdict(reason)) for reason in explanation.reasons]
     return json_response(ExplanationForm(id=to_text(explanation.job.id), state=explanation.job.state, reasons=reasons))
 
 
 async def result(request: Request) -> Response:
-    """Give the result of a job; wait for it on request. 202 while it has none."""
+    """Return the result of a job; wait for it on request. 202 while it has none."""
     job_id = job_id_of(request.path_params["id"])
     await request.body()
     job = await wait_for_end(request, job_id, timedelta(seconds=_wait_seconds(request)))
@@ -181,7 +181,7 @@ async def result(request: Request) -> Response:
 
 
 def _wait_seconds(request: Request) -> float:
-    """Give how long to wait: `?wait=30`, or `Prefer: wait=30` (RFC 7240)."""
+    """Return how long to wait: `?wait=30`, or `Prefer: wait=30` (RFC 7240)."""
     seconds = request.query(WaitQuery).wait
     prefer = request.header(b"prefer")
     return seconds or (preferred_wait(prefer) if prefer else None) or 0.0

@@ -130,7 +130,7 @@ async def submit_many(request: Request) -> Response:
 
 
 def _needs_store_time(request: Request, submission: Submission) -> bool:
-    """Say whether times are relative to now: then the store's clock is used, which also decides when they are due."""
+    """Return whether times are relative to now: they count by the store's clock, which decides when jobs are due."""
     own = request.context.settings.defaults.of(submission.type)
     delay = own.delay if submission.delay is None else submission.delay
     has_debounce = bool(submission.debounce) or (own.control is not None and own.control.kind is UniqueKind.DEBOUNCE)
@@ -165,7 +165,7 @@ def _batch_item(job: NewJob, inserted: Inserted, refusals: Mapping[str, QueueFul
 
 
 def header_key(request: Request) -> str | None:
-    """Give the idempotency key in the header."""
+    """Return the idempotency key in the header."""
     if b"idempotency-key" not in request.headers:
         return None
     key = unquoted_key(request.header(b"idempotency-key"))
@@ -192,7 +192,7 @@ def new_job(request: Request, submission: Submission, now: datetime) -> NewJob:
 
 
 def own_id(submission: Submission, now: datetime) -> JobId:
-    """Give the id that a submission brings: only one whose payload is encrypted may, and only an id made now."""
+    """Return the id that a submission brings: only one whose payload is encrypted may, and only an id made now."""
     given = id_in_field(submission.id or "", "id")
     if not is_encrypted(text_of(submission.payload)):
         raise invalid([("id", "only a job with an encrypted payload brings its id; leave it out")])

@@ -129,7 +129,7 @@ def _is_success(completion: Completion) -> bool:
 
 
 def _fence(job: Job, completion: Completion) -> int:
-    """Give the fence of the request, or of the lease that this worker holds or held last."""
+    """Return the fence of the request, or of the lease that this worker holds or held last."""
     if completion.worker_id is not None and job.worker != completion.worker_id:
         raise LeaseLost(f"{job.name}: worker {completion.worker_id!r} does not hold the lease")
     if completion.boot_id is not None and job.boot not in {None, completion.boot_id}:
@@ -155,7 +155,7 @@ def _outcome(completion: Completion, *, is_success: bool) -> Outcome:
 
 
 def _is_repetition(job: Job, completion: Completion, fence: int, *, is_success: bool) -> bool:
-    """Say whether this outcome was stored before: the response to the first request may have been lost."""
+    """Return whether this outcome was stored before: the response to the first request may have been lost."""
     ends = {State.COMPLETED} if is_success else {State.RETRYING, State.DEAD}
     return job.fence == fence and job.worker == completion.worker_id and job.state in ends
 

@@ -75,7 +75,7 @@ async def _operation(request: Request, body: OperationRequest) -> Operation:
 
 
 def _search(body: OperationRequest) -> str | None:
-    """Give the search of a request; a cause of dead jobs is a search, too."""
+    """Return the search of a request; a cause of dead jobs is a search, too."""
     if body.fingerprint is None:
         return body.q
     if body.q is not None or body.ids is not None:

@@ -27,7 +27,7 @@ _HOUR: Final = timedelta(hours=1)
 
 
 async def overview(request: Request) -> Response:
-    """Give the overview; at most a second old."""
+    """Return the overview; at most a second old."""
     context = request.context
     async with context.overview_lock:
         made = context.overview
@@ -89,7 +89,7 @@ async def _store(context: Context) -> StoreForm:
 
 
 async def _last_end(context: Context) -> datetime | None:
-    """Give when the last job ended: the first of the list of finished jobs, which is ordered by their end."""
+    """Return when the last job ended: the first of the list of finished jobs, which is ordered by their end."""
     newest = await context.engine.jobs.find_some(JobQuery(states=tuple(FINISHED), limit=1, is_light=True))
     return newest.jobs[0].finished_at if newest.jobs else None
 

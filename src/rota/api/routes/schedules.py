@@ -85,7 +85,7 @@ class ForecastQuery(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 async def requested_schedule(request: Request) -> Schedule:
-    """Give the schedule in the path, by id or by name."""
+    """Return the schedule in the path, by id or by name."""
     id_or_name = request.path_params["id"]
     try:
         matches = await request.engine.store.schedules([ScheduleId(to_number(id_or_name))])
@@ -280,7 +280,7 @@ async def forecast(request: Request) -> Response:
 
 
 async def _all(request: Request) -> AsyncIterator[Schedule]:
-    """Give every schedule with a next fire time."""
+    """Return every schedule with a next fire time."""
     after = ""
     while batch := await request.engine.schedules.all(after=after, limit=500):
         for schedule in batch:

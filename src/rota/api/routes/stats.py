@@ -58,7 +58,7 @@ def _place(lane: LaneForm) -> str:
 
 
 async def metrics(request: Request) -> Response:
-    """Give the counts as JSON, or as text for scrapers."""
+    """Return the counts as JSON, or as text for scrapers."""
     accepted = request.header(b"accept")
     if is_asked_for(accepted):
         written = exposition(await _tallies(request.context), accepted)
@@ -84,7 +84,7 @@ async def _json_metrics(engine: Engine, counts: Stats) -> MetricsForm:
 
 
 async def _last_start(engine: Engine) -> int:
-    """Give the start time of the newest running job or of the last finished one."""
+    """Return the start time of the newest running job or of the last finished one."""
     groups = ((State.RUNNING, State.RETRYING), (State.COMPLETED, State.DEAD))
     newest = [
         job
@@ -146,12 +146,12 @@ def _counted(counts: Stats, queues: Sequence[Queue], metrics: Metrics) -> Iterat
     yield from (jobs, depth, due, paused, finished)
     yield Counts.of(metric_definitions.DEAD_LETTERS, counts.dlq_size)
     yield Counts.of(metric_definitions.WORKERS, counts.workers)
-    yield Counts.of(metric_definitions.FLEET_SLOTS, counts.slots)
-    yield Counts.of(metric_definitions.FLEET_BUSY, counts.busy)
+    yield Counts.of(metric_definitions.ALL_SLOTS, counts.slots)
+    yield Counts.of(metric_definitions.ALL_BUSY_SLOTS, counts.busy)
 
 
 def _limited(lanes: Sequence[LaneForm], limits: Sequence[Limit]) -> tuple[Counts, Counts]:
-    """Give what runs and waits under the limits of queues and tasks."""
+    """Return what runs and waits under the limits of queues and tasks."""
     running, waiting = Counts(metric_definitions.LIMIT_RUNNING), Counts(metric_definitions.LIMIT_WAITING)
     for limit in limits:
         running.add((limit.name,), 0)
@@ -168,7 +168,7 @@ _STATE_NUMBERS: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, Brea
 
 
 def _breakers(lanes: Sequence[LaneForm], breakers: Sequence[BreakerReport], metrics: Metrics) -> tuple[Counts, Counts]:
-    """Give the states of breakers, and the due jobs of the tasks of those that are not closed."""
+    """Return the states of breakers, and the due jobs of the tasks of those that are not closed."""
     states, waiting = Counts(metric_definitions.BREAKER_STATE), Counts(metric_definitions.BREAKER_WAITING)
     for one in breakers:
         label = (metrics.breakers.shown(one.breaker.name),)
@@ -180,7 +180,7 @@ def _breakers(lanes: Sequence[LaneForm], breakers: Sequence[BreakerReport], metr
 
 
 def _oldest_due(lanes: Sequence[LaneForm], metrics: Metrics, now: datetime) -> Counts:
-    """Give how long the next job of each queue has been due; 0 for an empty queue."""
+    """Return how long the next job of each queue has been due; 0 for an empty queue."""
     oldest = Counts(metric_definitions.QUEUE_OLDEST_DUE)
     for queue in metrics.queues.known:
         oldest.add((queue,), 0)

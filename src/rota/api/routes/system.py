@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 from rota.api.errors import HttpError
@@ -12,6 +11,7 @@ from rota.api.routes.health import leader_of, problems_of
 from rota.core.access import Action
 from rota.core.cluster import LEAD
 from rota.core.health import CHECKS
+from rota.wire.scalars import seconds_of
 from rota.wire.system import (
     CheckForm,
     CheckList,
@@ -39,13 +39,9 @@ async def store(request: Request) -> Response:
             missing_migrations=list(condition.missing_migrations),
             unknown_migrations=list(condition.unknown_migrations),
             oldest_prunable=condition.oldest_prunable,
-            retention={name: _seconds(getattr(settings.retention, name)) for name in _RETAINED},
+            retention={name: seconds_of(getattr(settings.retention, name)) for name in _RETAINED},
         )
     )
-
-
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
 
 
 async def config(request: Request) -> Response:

@@ -79,7 +79,7 @@ async def me(request: Request) -> Response:
 
 
 def access_form(request: Request) -> AccessForm:
-    """Give the access of a request's caller."""
+    """Return the access of a request's caller."""
     key, settings = request.key, request.context.settings
     return AccessForm(
         name=key.name,

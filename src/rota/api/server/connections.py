@@ -131,7 +131,7 @@ class ConnectionRegistry:
 
 
 def client_network(host: str) -> str:
-    """Give the network under which connections from an address are counted."""
+    """Return the network under which connections from an address are counted."""
     if ":" not in host:
         return host
     packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])

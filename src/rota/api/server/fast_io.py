@@ -39,7 +39,7 @@ _CONTROLS: Final = bytes({*range(0x20), 0x7F} - {0x09})
 
 
 def is_supported_cycle(cycle: type) -> bool:
-    """Say whether uvicorn's class has all attributes that are used here."""
+    """Return whether uvicorn's class has all attributes that are used here."""
     return frozenset(cycle.__init__.__code__.co_names) >= _ATTRIBUTES  # type: ignore[misc]
 
 

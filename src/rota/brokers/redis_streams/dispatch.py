@@ -11,25 +11,25 @@ from typing import Any, Final
 from rota.brokers.redis_streams.connection import RedisConnection
 from rota.brokers.redis_streams.keys import StreamKeys, unescaped
 from rota.brokers.redis_streams.reader import REGISTERED_SECONDS
-from rota.brokers.redis_streams.subscription import PULSE, RedisSubscription
+from rota.brokers.redis_streams.subscription import HEARTBEAT, RedisSubscription
 from rota.core.ids import JobId
 from rota.core.queue import Lane, PriorityClass, priority_class_of
 from rota.ports.broker import MissingJobs
 from rota.ports.store import Dispatched
 
-#: How many untaken entries a stream may hold: a job waits behind at most so many of its band.
+#: How many untaken entries a stream may hold: a job waits behind at most this many of its priority class.
 WINDOW: Final = 256
-#: While a band is full: how many jobs are tried, and how often, to find jobs of a higher band. The number doubles, and
-#: is repeated at once, as long as all of them find capacity.
+#: While a priority class is full: how many jobs are tried, and how often, to find jobs of a higher class. The number
+#: doubles, and is repeated at once, as long as all of them find capacity.
 PROBE: Final = 4
 PROBE_SECONDS: Final = 0.25
-PULSE_SECONDS: Final = 0.5
+HEARTBEAT_SECONDS: Final = 0.5
 QUEUES_SECONDS: Final = 1.0
 #: How long a lane without a reader is kept, with its empty streams.
 KEPT_SECONDS: Final = 3600.0
 #: A lane with more entries than this is not audited.
 MOST_AUDITED: Final = 10_000
-#: A consumer that was idle for so long, and has nothing pending, is deleted.
+#: A consumer that was idle for this time, and has nothing pending, is deleted.
 IDLE_MILLISECONDS: Final = 600_000
 _BATCH: Final = 500
 
@@ -53,16 +53,16 @@ class StreamDispatch:
         self._window = window
         self._queues: Sequence[str] = ()
         self._queues_at = -QUEUES_SECONDS
-        self._pulse_at = -PULSE_SECONDS
-        #: The capacity of each band of a lane, as last read.
+        self._heartbeat_at = -HEARTBEAT_SECONDS
+        #: The capacity of each priority class of a lane, as last read.
         self._free: dict[Lane, dict[PriorityClass, int]] = {}
-        #: When to try a lane with a full band, and with how many jobs.
+        #: When to try a lane with a full priority class, and with how many jobs.
         self._probe_at: dict[Lane, float] = {}
         self._probes: dict[Lane, int] = {}
 
     async def room(self) -> Mapping[Lane, int]:
-        """Give the lanes with readers, and the capacity of each."""
-        await self._publish_pulse()
+        """Return the lanes with readers, and the capacity of each."""
+        await self._publish_heartbeat()
         free: dict[Lane, dict[PriorityClass, int]] = {}
         for queue in await self._known_queues():
             flat: list[Any] = await self._redis.run(
@@ -83,10 +83,10 @@ class StreamDispatch:
         return {lane: self._capacity_of(lane) for lane in free}
 
     def _capacity_of(self, lane: Lane) -> int:
-        """Give how many jobs of a lane may be dispatched, of whichever band.
+        """Return how many jobs of a lane may be dispatched, of whichever priority class.
 
-        Only the store knows the bands of the next jobs. So while a lower band is full, a few jobs are tried now and
-        then: urgent ones come first, and the others are refused.
+        The priority classes of the next jobs are known to the store only. So while a lower class is full, a few jobs
+        are tried now and then: urgent ones come first, and the others are refused.
         """
         free = self._free[lane]
         capacity = min(free.values())
@@ -100,12 +100,12 @@ class StreamDispatch:
         self._probe_at[lane] = now + PROBE_SECONDS
         return min(self._probes.setdefault(lane, PROBE), free[PriorityClass.HIGH])
 
-    async def _publish_pulse(self) -> None:
-        """Tell the readers that a dispatcher fills their streams."""
+    async def _publish_heartbeat(self) -> None:
+        """Publish the heartbeat by which readers know that a dispatcher fills their streams."""
         now = asyncio.get_running_loop().time()
-        if now - self._pulse_at >= PULSE_SECONDS:
-            self._pulse_at = now
-            await self._redis.command("PUBLISH", self._keys.channel, PULSE)
+        if now - self._heartbeat_at >= HEARTBEAT_SECONDS:
+            self._heartbeat_at = now
+            await self._redis.command("PUBLISH", self._keys.channel, HEARTBEAT)
 
     async def _known_queues(self) -> Sequence[str]:
         now = asyncio.get_running_loop().time()
@@ -115,17 +115,17 @@ class StreamDispatch:
         return self._queues
 
     async def hand_over(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
-        """Add queued jobs to their streams; give those whose band is full."""
+        """Add queued jobs to their streams; return those whose priority class is full."""
         queues: dict[str, list[Dispatched]] = {}
         refused: list[JobId] = []
         for job in jobs:
             free = self._free.get(job.lane)
-            band = priority_class_of(job.priority)
-            if free is not None and not free[band]:
+            priority_class = priority_class_of(job.priority)
+            if free is not None and not free[priority_class]:
                 refused.append(job.job_id)
                 continue
             if free is not None:
-                free[band] -= 1
+                free[priority_class] -= 1
             queues.setdefault(job.lane.queue, []).append(job)
         for queue, ours in queues.items():
             for start in range(0, len(ours), _BATCH):
@@ -148,7 +148,7 @@ class StreamDispatch:
         await self._redis.run("hand_over", list(places), self._group, self._keys.channel, queue, *pairs)
 
     async def missing(self, jobs: Sequence[Dispatched]) -> MissingJobs:
-        """Give the queued jobs that are in no stream; unsure where a stream is very long."""
+        """Return the queued jobs that are in no stream; unsure where a stream is very long."""
         lanes: dict[Lane, list[JobId]] = {}
         for job in jobs:
             lanes.setdefault(job.lane, []).append(job.job_id)
@@ -163,8 +163,8 @@ class StreamDispatch:
         return MissingJobs(lost, unsure)
 
     async def _present(self, lane: Lane) -> frozenset[JobId] | None:
-        """Give the ids that wait in a lane's streams or are pending for a reader; None if there are too many."""
-        streams = [self._keys.stream(lane, band) for band in PriorityClass]
+        """Return the ids that wait in a lane's streams or are pending for a reader; None if there are too many."""
+        streams = [self._keys.stream(lane, priority_class) for priority_class in PriorityClass]
         ids = await self._redis.run("audit", streams, self._group, MOST_AUDITED, IDLE_MILLISECONDS)
         return None if ids is None else frozenset(JobId(int(text)) for text in ids)
 

@@ -21,24 +21,24 @@ class StreamKeys:
         self.probe = f"{prefix}:probe"
 
     def of_queue(self, queue: str) -> str:
-        """Give the prefix of all keys of a queue. Braces and colons in its name are escaped."""
+        """Return the prefix of all keys of a queue. Braces and colons in its name are escaped."""
         return f"{self._prefix}:{{{quote(queue, safe='')}}}:"
 
     def lanes(self, queue: str) -> str:
-        """Give the key of the sorted set of a queue's lanes that have readers."""
+        """Return the key of the sorted set of a queue's lanes that have readers."""
         return f"{self.of_queue(queue)}lanes"
 
     def rate(self, limit: str) -> str:
-        """Give the key of a limit's rates. They share a hash tag: one script takes from several."""
+        """Return the key of a limit's rates. They share a hash tag: one script takes from several."""
         return f"{self._prefix}:{{rates}}:{quote(limit, safe='')}"
 
-    def stream(self, lane: Lane, band: PriorityClass) -> str:
-        return f"{self.of_queue(lane.queue)}{escaped(lane.type)}:{band}"
+    def stream(self, lane: Lane, priority_class: PriorityClass) -> str:
+        return f"{self.of_queue(lane.queue)}{escaped(lane.type)}:{priority_class}"
 
     def streams(self, lanes: Iterable[Lane]) -> list[tuple[str, Lane]]:
-        """Give the streams of some lanes, those of the most urgent band first."""
+        """Return the streams of some lanes, those of the most urgent priority class first."""
         listed = list(lanes)
-        return [(self.stream(lane, band), lane) for band in PriorityClass for lane in listed]
+        return [(self.stream(lane, priority_class), lane) for priority_class in PriorityClass for lane in listed]
 
 
 def escaped(text: str) -> str:

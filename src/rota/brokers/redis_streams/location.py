@@ -159,13 +159,13 @@ def client_of(location: RedisLocation) -> Client:
 
 
 def sentinels_of(client: Client) -> list[Redis]:
-    """Give the clients of the sentinels, which the driver does not close."""
+    """Return the clients of the sentinels, which the driver does not close."""
     pool = client.connection_pool if isinstance(client, Redis) else None
     return list(pool.sentinel_manager.sentinels) if isinstance(pool, SentinelConnectionPool) else []
 
 
 def pubsub_client_of(location: RedisLocation, client: Client) -> Redis:
-    """Give a client for pub/sub. In a cluster every node gets all messages, so any node will do."""
+    """Return a client for pub/sub. In a cluster every node gets all messages, so any node will do."""
     if isinstance(client, Redis):
         return client
     known = [(node.host, int(node.port)) for node in client.get_nodes()] or list(location.hosts)

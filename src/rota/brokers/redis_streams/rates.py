@@ -42,19 +42,19 @@ class RedisRates:
         arguments = chain.from_iterable(map(_arguments, counted))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                found = await self._redis.run("rates", keys, now, verb, *arguments)
+                reply = await self._redis.run("rates", keys, now, verb, *arguments)
         except (BrokerUnavailable, TimeoutError):
             return None
-        times = list(map(int, found))
+        times = list(map(int, reply))
         return list(zip(times[::MOST_RATES], times[1::MOST_RATES], strict=True))
 
 
 def _arguments(counted: CountedRate) -> list[int]:
-    found = [counted.starts]
+    arguments = [counted.starts]
     for number, ceiling in enumerate(counted.ceilings):
         rate = counted.rates[number] if number < len(counted.rates) else None
         if rate is None:
-            found += [ceiling, 0, 0, 0]
+            arguments += [ceiling, 0, 0, 0]
         else:
-            found += [ceiling, rate.interval, rate.burst, BLOCK_MICROS // rate.interval * rate.interval]
-    return found
+            arguments += [ceiling, rate.interval, rate.burst, BLOCK_MICROS // rate.interval * rate.interval]
+    return arguments

@@ -25,14 +25,14 @@ from rota.core.queue import Lane
 REGISTERED_SECONDS: Final = 10.0
 #: For how long after its last `take` a lane is still registered.
 READ_SECONDS: Final = 5.0
-#: An entry that is pending for so long is taken over; how often to look for such entries.
+#: An entry that is pending for this time is taken over; how often such entries are searched for.
 STALLED_SECONDS: Final = 15.0
 TAKE_OVER_SECONDS: Final = 5.0
 #: How often workers claim from the store while the streams are empty, in case a job was not dispatched.
 STORE_SECONDS: Final = 1.0
 #: A stream with fewer entries than this is to be filled.
 LOW: Final = 128
-#: A `take` for more lanes than this is left to the store, which knows those that have jobs.
+#: A `take` for more lanes than this is left to the store, which finds the lanes that have jobs.
 MANY_LANES: Final = 500
 #: How many entries one call acknowledges.
 _BATCH: Final = 500

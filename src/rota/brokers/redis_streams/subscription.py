@@ -1,7 +1,7 @@
 """The pub/sub subscription of a process: messages about jobs for readers and capacity for dispatchers.
 
-Messages are hints: a lost one delays a job, but loses none. A dispatcher also publishes a pulse twice a second. A
-reader without a pulse for a while claims from the store instead: perhaps no dispatcher fills the streams.
+Messages are hints: a lost one delays a job, but loses none. A dispatcher also publishes a heartbeat twice a second. A
+reader without one for a while claims from the store instead: perhaps no dispatcher fills the streams.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from redis.asyncio import Redis
 from rota.backoff import JitteredBackoff
 from rota.brokers.redis_streams.connection import UNAVAILABLE_ERRORS, RedisConnection
 
-#: The first letter of a message: jobs in a queue, capacity in some stream, or the pulse of a dispatcher.
+#: The first letter of a message: jobs in a queue, capacity in some stream, or the heartbeat of a dispatcher.
 JOBS: Final = "w"
 CAPACITY: Final = "r"
-PULSE: Final = "p"
-#: For how long a pulse counts, and after which silence the subscription is opened anew.
-PULSE_VALID_SECONDS: Final = 3.0
+HEARTBEAT: Final = "p"
+#: For how long a heartbeat counts, and after which time without messages the subscription is opened anew.
+HEARTBEAT_VALID_SECONDS: Final = 3.0
 SILENCE_SECONDS: Final = 6.0
 
 
@@ -33,14 +33,14 @@ class RedisSubscription:
         self._redis = redis
         self._channel = channel
         self._on_work = on_work
-        self._pulse_at = -PULSE_VALID_SECONDS
+        self._heartbeat_at = -HEARTBEAT_VALID_SECONDS
         self.capacity = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
 
     @property
     def has_dispatcher(self) -> bool:
-        """Whether a dispatcher fills the streams, according to its last pulse."""
-        return asyncio.get_running_loop().time() - self._pulse_at < PULSE_VALID_SECONDS
+        """Whether a dispatcher fills the streams, according to its last heartbeat."""
+        return asyncio.get_running_loop().time() - self._heartbeat_at < HEARTBEAT_VALID_SECONDS
 
     async def listen(self) -> None:
         """Subscribe, and again whenever the connection is lost or silent."""
@@ -90,6 +90,6 @@ class RedisSubscription:
         if kind == CAPACITY:
             self.capacity.set()
             return
-        self._pulse_at = asyncio.get_running_loop().time()
+        self._heartbeat_at = asyncio.get_running_loop().time()
         if kind == JOBS:
             self._on_work(rest)

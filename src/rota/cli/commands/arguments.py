@@ -34,7 +34,7 @@ def settings_of(options: argparse.Namespace, flags: Iterable[str] = _OF_COMMANDS
 
 
 def store_of(options: argparse.Namespace) -> str:
-    """Give the URL of the store, which is that of the namespace if one is named; one that is not there is refused."""
+    """Return the URL of the store, which is that of the namespace if one is named; one that is not there is refused."""
     from rota.runtime.namespace_stores import require_store, store_url  # noqa: PLC0415 - commands over HTTP need none
 
     settings = settings_of(options)
@@ -71,8 +71,8 @@ def encrypted(api: ApiClient, form: dict[str, Any], *, has_id: bool = False) -> 
 
     from rota.core.ids import to_text  # noqa: PLC0415
     from rota.encryption.jobs import encrypted_form  # noqa: PLC0415
-    from rota.engine.engine import wall_clock  # noqa: PLC0415
     from rota.engine.ids import IdMaker  # noqa: PLC0415
+    from rota.ports.clock import wall_clock  # noqa: PLC0415
 
     job_id = to_text(IdMaker(wall_clock, random.random)()) if has_id else None
     return encrypted_form(api.cipher, form, job_id)
@@ -136,3 +136,32 @@ def is_confirmed(options: argparse.Namespace, action: str) -> bool:
         )
     say(f"{action}? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def words_of(text: str) -> list[str]:
+    """Split a list that is separated by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def access_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the request fields of a new token or user, from the flags of its access."""
+    body: dict[str, Any] = {"name": options.name}
+    if options.role:
+        body["role"] = options.role
+    for field in ("actions", "queues"):
+        if (text := getattr(options, field)) is not None:
+            body[field] = words_of(text)
+    if options.expires is not None:
+        body["expires"] = options.expires
+    return body
+
+
+def show_secret(options: argparse.Namespace, noun: str, record: dict[str, Any]) -> int:
+    """Print a new secret alone to standard output, unless another format is requested."""
+    printer = printer_of(options)
+    if printer.form == "table":
+        say(f"{noun} {record['name']} ({record['id']}); its secret is shown this once:")
+        print(record["secret"])
+    else:
+        printer.record(record)
+    return Exit.OK

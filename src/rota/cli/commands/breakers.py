@@ -11,9 +11,9 @@ from rota.cli.output import column, say
 
 
 def list_breakers(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/breakers")
+    breakers = listed(api_client_of(options), "/v1/breakers")
     names = ("name", "state", "is_forced", "open_until", "calls", "failed", "opened", "tasks", "reason")
-    printer_of(options).records(found, tuple(map(column, names)), empty="no breakers", identity="name")
+    printer_of(options).records(breakers, tuple(map(column, names)), empty="no breakers", identity="name")
     return Exit.OK
 
 

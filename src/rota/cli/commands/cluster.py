@@ -30,7 +30,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def members(options: argparse.Namespace) -> int:
-    """List the live processes that the coordinator knows."""
+    """List the live processes in the coordinator."""
     columns = (
         column("role"),
         column("name", "worker_id"),
@@ -40,8 +40,8 @@ def members(options: argparse.Namespace) -> int:
         ("busy", lambda member: f"{member['busy']}/{member['slots']}" if member["slots"] else ""),
         column("version"),
     )
-    found = api_client_of(options).get("/v1/cluster")["members"]
-    printer_of(options).records(found, columns, empty="no process is alive", identity="worker_id")
+    live_members = api_client_of(options).get("/v1/cluster")["members"]
+    printer_of(options).records(live_members, columns, empty="no process is alive", identity="worker_id")
     return Exit.OK
 
 
@@ -88,5 +88,5 @@ def locks(options: argparse.Namespace) -> int:
 
 def unlock(options: argparse.Namespace) -> int:
     api_client_of(options).request("DELETE", f"/v1/locks/{quote(options.name, safe='')}")
-    say(f"lock {options.name} is released; its former holder learns of it when it renews the lock")
+    say(f"lock {options.name} is released; the renewal of its former holder will fail")
     return Exit.OK

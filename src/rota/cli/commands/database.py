@@ -80,7 +80,7 @@ def _pending(location: str) -> Sequence[str]:
 
 
 def require_store(location: str) -> Sequence[MigrationState]:
-    """Give the migrations of a store; refuse a database without one."""
+    """Return the migrations of a store; refuse a database without one."""
     migrations = migrations_of(location)
     if not any(migration.is_applied for migration in migrations):
         raise CommandFailed(
@@ -119,12 +119,12 @@ def verify(options: argparse.Namespace) -> int:
     """Verify the hash chain of the audit log, and name the first wrong entry."""
     location = store_of(options)
     require_store(location)
-    found = asyncio.run(_verified(location))
-    if found.finding is not None:
-        print(clean(found.finding))
+    check = asyncio.run(_verified(location))
+    if check.finding is not None:
+        print(clean(check.finding))
         return Exit.PROBLEMS_FOUND
-    digest = f", the last digest is {found.last.digest}" if found.last is not None else ""
-    say(f"{redacted(location)}: the ledger is whole: {found.count} entries{digest}")
+    digest = f", the last digest is {check.last.digest}" if check.last is not None else ""
+    say(f"{redacted(location)}: the ledger is whole: {check.count} entries{digest}")
     return Exit.OK
 
 

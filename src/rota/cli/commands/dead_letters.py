@@ -35,14 +35,14 @@ GROUPS: Final = (
 )
 
 
-def list_letters(options: argparse.Namespace) -> int:
+def list_dead_letters(options: argparse.Namespace) -> int:
     """List dead jobs, or groups of them by cause."""
     api, printer = api_client_of(options), printer_of(options)
     if options.group:
-        found = api.get("/v1/dead-letters/groups")["items"]
+        groups = api.get("/v1/dead-letters/groups")["items"]
         if printer.form in {"table", "csv"}:
-            found = [_group_row(group) for group in found]
-        printer.records(found, GROUPS, empty="no dead letters", identity="fingerprint")
+            groups = [_group_row(group) for group in groups]
+        printer.records(groups, GROUPS, empty="no dead letters", identity="fingerprint")
     else:
         letters = listed(api, "/v1/dead-letters", options.limit)
         printer.records(letters, COLUMNS, empty="no dead letters")

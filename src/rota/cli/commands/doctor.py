@@ -43,7 +43,7 @@ def _finding(code: str, text: str, fix: str, severity: str = "warning") -> Findi
 
 
 def _deployment(options: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
-    """Ask the API what needs attention, and compare its clock with ours."""
+    """Read from the API what needs attention, and compare its clock with ours."""
     begun = datetime.now(UTC)
     try:
         answer = api_client_of(options).get("/v1/attention")

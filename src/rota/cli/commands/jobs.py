@@ -75,7 +75,7 @@ def _deployment(options: argparse.Namespace) -> int:
 
 
 def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the main figures, and the number of jobs by state."""
+    """Return the main figures, and the number of jobs by state."""
     shown: dict[str, Any] = {"health": health["status"]}
     shown |= {name: stats[name] for name in ("due", "queue_depth", "running", "dlq_size")}
     shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
@@ -126,12 +126,12 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def steps(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
+    records = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
     columns = (
         column("key"), column("kind"), column("waits_for", "subject"), column("until"), column("began_at"),
         column("ended_at"), column("result"),
     )  # fmt: skip
-    printer_of(options).records(found, columns, empty="no steps", identity="key")
+    printer_of(options).records(records, columns, empty="no steps", identity="key")
     return Exit.OK
 
 
@@ -150,7 +150,7 @@ def resolve(options: argparse.Namespace) -> int:
 
 
 def attempts(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
+    records = api_client_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
     columns = (
         column("fence"),
         column("worker", "worker_id"),
@@ -159,7 +159,7 @@ def attempts(options: argparse.Namespace) -> int:
         column("event"),
         ("error", lambda attempt: shown_text(attempt["error"]["message"])[:80] if attempt.get("error") else ""),
     )
-    printer_of(options).records(found, columns, empty="not yet started", identity="fence")
+    printer_of(options).records(records, columns, empty="not yet started", identity="fence")
     return Exit.OK
 
 
@@ -330,7 +330,7 @@ def _act_on(api: ApiClient, options: argparse.Namespace, job_id: str) -> Command
 
 
 def finished(refusals: Sequence[CommandFailed], count: int) -> int:
-    """Give the exit code of a command over many jobs: that of the first refusal, if there is one."""
+    """Return the exit code of a command over many jobs: that of the first refusal, if there is one."""
     if not refusals:
         return Exit.OK
     if count > 1:

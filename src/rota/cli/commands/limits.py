@@ -12,7 +12,7 @@ from rota.core.limit import ALLOWED_FIELDS
 
 
 def list_limits(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/limits")
+    limits = listed(api_client_of(options), "/v1/limits")
     columns = (
         column("name"),
         column("max_running"),
@@ -25,7 +25,7 @@ def list_limits(options: argparse.Namespace) -> int:
         column("closed_until"),
         column("set_by"),
     )
-    printer_of(options).records(found, columns, empty="no limits", identity="name")
+    printer_of(options).records(limits, columns, empty="no limits", identity="name")
     return Exit.OK
 
 
@@ -62,9 +62,9 @@ def open(options: argparse.Namespace) -> int:  # noqa: A001 - the command's name
 
 
 def holders(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(_path(options))["holders"]
+    records = api_client_of(options).get(_path(options))["holders"]
     printer_of(options).records(
-        [{"job": job} for job in found], (column("job"),), empty="no job runs under this limit", identity="job"
+        [{"job": job} for job in records], (column("job"),), empty="no job runs under this limit", identity="job"
     )
     return Exit.OK
 

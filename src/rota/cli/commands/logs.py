@@ -14,7 +14,7 @@ from rota.cli.exits import Exit
 from rota.cli.output import clean, column, say
 from rota.core.log_lines import LogLine, lines_of, shown
 
-#: How often `-f` looks for new lines.
+#: How often `-f` polls for new lines.
 LOOK_SECONDS: Final = 0.5
 COLUMNS: Final = (column("number"), column("at"), column("level"), column("logger"), column("message"))
 
@@ -40,7 +40,7 @@ def follow(api: ApiClient, job_id: str, only: int | None = None) -> int:
     """Print lines as they come, attempt by attempt or of one attempt, until the job or the attempt has ended."""
     attempt, after = only or 0, 0
     while True:
-        # The state first: lines that come after it was read are read by the next look, or are there already.
+        # The state first: lines that come after it was read are read by the next poll, or are there already.
         status = api.get(f"/v1/jobs/{job_id}")["status"]
         log = api.get(f"/v1/jobs/{job_id}/logs", attempt=attempt, after=after)
         attempt = log["attempt"]

@@ -24,13 +24,13 @@ def create(options: argparse.Namespace) -> int:
 
 
 def list_namespaces(options: argparse.Namespace) -> int:
-    found = _api(options).get("/v1/namespaces")["items"]
+    namespaces = _api(options).get("/v1/namespaces")["items"]
     columns = (
         column("name"),
         ("limits", lambda one: ",".join(f"{name}={most}" for name, most in one["limits"].items())),
         column("created_at"),
     )
-    printer_of(options).records(found, columns, empty="no namespaces but the default one")
+    printer_of(options).records(namespaces, columns, empty="no namespaces but the default one")
     return Exit.OK
 
 

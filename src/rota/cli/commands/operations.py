@@ -30,8 +30,8 @@ COLUMNS: Final = (
 
 
 def list_operations(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/operations", options.limit)
-    printer_of(options).records(found, COLUMNS, empty="no operations")
+    operations = listed(api_client_of(options), "/v1/operations", options.limit)
+    printer_of(options).records(operations, COLUMNS, empty="no operations")
     return Exit.OK
 
 

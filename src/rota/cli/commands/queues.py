@@ -13,7 +13,7 @@ from rota.cli.output import column, say
 
 
 def list_queues(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/queues")
+    queues = listed(api_client_of(options), "/v1/queues")
     columns = (
         column("name"),
         column("depth"),
@@ -22,7 +22,7 @@ def list_queues(options: argparse.Namespace) -> int:
         column("paused_at"),
         column("reason", "pause_reason"),
     )
-    printer_of(options).records(found, columns, empty="no queues", identity="name")
+    printer_of(options).records(queues, columns, empty="no queues", identity="name")
     return Exit.OK
 
 
@@ -50,17 +50,17 @@ def purge(options: argparse.Namespace) -> int:
     """Cancel all jobs of a queue that wait, by an operation, once its name was given a second time."""
     api = api_client_of(options)
     body = {"action": "cancel", "q": f'queue:"{options.name}" status:waiting'}
-    found = api.post("/v1/operations", {**body, "dry_run": True})
-    if options.dry_run or (not found["matched"] and found["is_exact"]):
-        say(f"would cancel {matched_text(found)} waiting jobs of {options.name}")
+    count = api.post("/v1/operations", {**body, "dry_run": True})
+    if options.dry_run or (not count["matched"] and count["is_exact"]):
+        say(f"would cancel {matched_text(count)} waiting jobs of {options.name}")
         return Exit.OK
     name = options.confirm
     if name is None and sys.stdin.isatty():
-        say(f"this cancels {matched_text(found)} waiting jobs; type the name of the queue to go on: ")
+        say(f"this cancels {matched_text(count)} waiting jobs; type the name of the queue to go on: ")
         name = sys.stdin.readline().strip()
     if name != options.name:
         raise CommandFailed(
-            f"queues purge: {matched_text(found)} jobs of {options.name} were not cancelled, because the name was not"
+            f"queues purge: {matched_text(count)} jobs of {options.name} were not cancelled, because the name was not"
             " given a second time",
             fix=f"rota queues purge {options.name} --confirm {options.name}",
             code=Exit.USAGE,

@@ -120,10 +120,10 @@ def upcoming(options: argparse.Namespace) -> int:
 def preview(options: argparse.Namespace) -> int:
     """Show when an expression would run."""
     body = {"cron": options.expression, "zone": options.tz, "count": options.n}
-    found = api_client_of(options).post("/v1/schedules:preview", body)
+    fire_times = api_client_of(options).post("/v1/schedules:preview", body)
     rows = [
         {"id": at, "utc": at.replace("T", " "), "local": local, "next": at}
-        for at, local in zip(found["times"], found["local_times"], strict=True)
+        for at, local in zip(fire_times["times"], fire_times["local_times"], strict=True)
     ]
     printer_of(options).records(rows, (column("utc"), column("local"), column("next")))
     return Exit.OK

@@ -21,7 +21,7 @@ _NO_ID = JobId(0)
 
 
 def check_submission(body: Any, *, in_batch: bool = False) -> None:  # noqa: ANN401 - any JSON
-    """Refuse what the server would refuse whatever it stores; only the server knows its tasks, queues and jobs."""
+    """Refuse what the server would always refuse; checks against its tasks, queues and jobs are left to the server."""
     try:
         submission = normalized(decode_checked(json.dumps(body).encode(), Submission))
         if submission.cron is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
+from rota.cli.commands.arguments import access_of, api_client_of, is_confirmed, printer_of, show_secret
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
@@ -13,22 +13,15 @@ _LIMITS = ("requests_per_second", "streams_per_second", "bytes_in_flight")
 
 
 def create(options: argparse.Namespace) -> int:
-    body: dict[str, Any] = {"name": options.name}
-    if options.role:
-        body["role"] = options.role
-    for field in ("actions", "queues"):
-        if (text := getattr(options, field)) is not None:
-            body[field] = [part.strip() for part in text.split(",") if part.strip()]
-    if options.expires is not None:
-        body["expires"] = options.expires
+    body = access_of(options)
     limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
     if limits:
         body["limits"] = limits
-    return _show_secret(options, api_client_of(options).post("/v1/tokens", body))
+    return _show_token(options, api_client_of(options).post("/v1/tokens", body))
 
 
 def list_tokens(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/tokens")["items"]
+    tokens = api_client_of(options).get("/v1/tokens")["items"]
     columns = (
         column("id"),
         column("name"),
@@ -40,7 +33,7 @@ def list_tokens(options: argparse.Namespace) -> int:
         column("expires_at"),
         column("revoked_at"),
     )
-    printer_of(options).records(found, columns, empty="no tokens")
+    printer_of(options).records(tokens, columns, empty="no tokens")
     return Exit.OK
 
 
@@ -54,17 +47,10 @@ def revoke(options: argparse.Namespace) -> int:
 
 def rotate(options: argparse.Namespace) -> int:
     body = {"overlap": options.overlap} if options.overlap else {}
-    return _show_secret(options, api_client_of(options).post(f"/v1/tokens/{options.token_name}/rotate", body))
+    return _show_token(options, api_client_of(options).post(f"/v1/tokens/{options.token_name}/rotate", body))
 
 
-def _show_secret(options: argparse.Namespace, token: dict[str, Any]) -> int:
-    """Print the secret alone to standard output, unless another format is asked for."""
+def _show_token(options: argparse.Namespace, token: dict[str, Any]) -> int:
     for warning in token["warnings"]:
         say(f"warning: {warning}")
-    printer = printer_of(options)
-    if printer.form == "table":
-        say(f"token {token['name']} ({token['id']}); its secret is shown this once:")
-        print(token["secret"])
-        return Exit.OK
-    printer.record(token)
-    return Exit.OK
+    return show_secret(options, "token", token)

@@ -14,7 +14,7 @@ from rota.cli.output import column
 
 
 def list_types(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/types", since=options.since)
+    types = listed(api_client_of(options), "/v1/types", since=options.since)
     columns = (
         column("type"),
         column("started"),
@@ -26,7 +26,7 @@ def list_types(options: argparse.Namespace) -> int:
         column("workers", "live_workers"),
         ("queues", lambda one: ",".join(one["queues"])),
     )
-    printer_of(options).records(found, columns, empty=f"no task types since {options.since}", identity="type")
+    printer_of(options).records(types, columns, empty=f"no task types since {options.since}", identity="type")
     return Exit.OK
 
 

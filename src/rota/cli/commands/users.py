@@ -5,22 +5,14 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from typing import Any
 
-from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
+from rota.cli.commands.arguments import access_of, api_client_of, is_confirmed, printer_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import column, say
 
 
 def add(options: argparse.Namespace) -> int:
-    body: dict[str, Any] = {"name": options.name}
-    if options.role:
-        body["role"] = options.role
-    for field in ("actions", "queues"):
-        if (text := getattr(options, field)) is not None:
-            body[field] = [part.strip() for part in text.split(",") if part.strip()]
-    if options.expires is not None:
-        body["expires"] = options.expires
+    body = access_of(options)
     if not options.no_password:
         body["password"] = _read_password()
     user = api_client_of(options).post("/v1/users", body)
@@ -29,7 +21,7 @@ def add(options: argparse.Namespace) -> int:
 
 
 def list_users(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/users")["items"]
+    users = api_client_of(options).get("/v1/users")["items"]
     columns = (
         column("name"),
         column("role"),
@@ -39,7 +31,7 @@ def list_users(options: argparse.Namespace) -> int:
         column("created_at"),
         column("expires_at"),
     )
-    printer_of(options).records([{"id": user["name"], **user} for user in found], columns, empty="no users")
+    printer_of(options).records([{"id": user["name"], **user} for user in users], columns, empty="no users")
     return Exit.OK
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
+from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of, show_secret, words_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
 
 def add(options: argparse.Namespace) -> int:
-    body = {"name": options.name, "url": options.url, "events": _words(options.events)}
+    body = {"name": options.name, "url": options.url, "events": words_of(options.events)}
     if options.queues is not None:
-        body["queues"] = _words(options.queues)
-    return _show_secret(options, api_client_of(options).post("/v1/webhooks", body))
+        body["queues"] = words_of(options.queues)
+    return show_secret(options, "webhook", api_client_of(options).post("/v1/webhooks", body))
 
 
 def list_webhooks(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/webhooks")["items"]
+    webhooks = api_client_of(options).get("/v1/webhooks")["items"]
     columns = (
         column("id"),
         column("name"),
@@ -28,7 +27,7 @@ def list_webhooks(options: argparse.Namespace) -> int:
         ("enabled", lambda one: one["is_enabled"]),
         ("reason", lambda one: one["disabled_reason"]),
     )
-    printer_of(options).records(found, columns, empty="no webhooks")
+    printer_of(options).records(webhooks, columns, empty="no webhooks")
     return Exit.OK
 
 
@@ -39,7 +38,7 @@ def get(options: argparse.Namespace) -> int:
 
 def rotate(options: argparse.Namespace) -> int:
     body = {"overlap": options.overlap} if options.overlap else {}
-    return _show_secret(options, api_client_of(options).post(f"{_path(options)}/rotate", body))
+    return show_secret(options, "webhook", api_client_of(options).post(f"{_path(options)}/rotate", body))
 
 
 def enable(options: argparse.Namespace) -> int:
@@ -57,7 +56,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def deliveries(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"{_path(options)}/deliveries", limit=options.limit)["items"]
+    records = api_client_of(options).get(f"{_path(options)}/deliveries", limit=options.limit)["items"]
     columns = (
         column("id"),
         column("event"),
@@ -68,7 +67,7 @@ def deliveries(options: argparse.Namespace) -> int:
         column("next_attempt_at"),
         ("error", lambda one: one["error"]["message"][:80] if one["error"] else ""),
     )
-    printer_of(options).records(found, columns, empty="no deliveries")
+    printer_of(options).records(records, columns, empty="no deliveries")
     return Exit.OK
 
 
@@ -82,18 +81,3 @@ def remove(options: argparse.Namespace) -> int:
 
 def _path(options: argparse.Namespace) -> str:
     return f"/v1/webhooks/{options.webhook}"
-
-
-def _words(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _show_secret(options: argparse.Namespace, webhook: dict[str, Any]) -> int:
-    """Print the secret alone to standard output, unless another format is asked for."""
-    printer = printer_of(options)
-    if printer.form == "table":
-        say(f"webhook {webhook['name']} ({webhook['id']}); its secret is shown this once:")
-        print(webhook["secret"])
-        return Exit.OK
-    printer.record(webhook)
-    return Exit.OK

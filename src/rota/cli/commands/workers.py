@@ -1,4 +1,4 @@
-"""`rota workers`: list and show workers, and tell them what to do."""
+"""`rota workers`: list and show workers, and send them orders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 def list_workers(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/workers", all="true" if options.all else None)
+    workers = listed(api_client_of(options), "/v1/workers", all="true" if options.all else None)
     columns = (
         column("worker", "worker_id"),
         ("state", _state),
@@ -37,7 +37,7 @@ def list_workers(options: argparse.Namespace) -> int:
         column("seen_at"),
         column("version"),
     )
-    printer_of(options).records(found, columns, empty="no workers", identity="worker_id")
+    printer_of(options).records(workers, columns, empty="no workers", identity="worker_id")
     return Exit.OK
 
 
@@ -54,7 +54,7 @@ def get(options: argparse.Namespace) -> int:
 
 
 def order(options: argparse.Namespace) -> int:
-    """Tell a worker to be quiet, to resume or to stop."""
+    """Order a worker to be quiet, to resume or to stop."""
     if options.verb == "stop" and not is_confirmed(options, f"stop worker {options.name}"):
         return Exit.OK
     api_client_of(options).post(f"{_path(options.name)}/{options.verb}")
@@ -63,7 +63,7 @@ def order(options: argparse.Namespace) -> int:
 
 
 def stacks(options: argparse.Namespace) -> int:
-    """Ask a worker where its threads are, and wait for its answer."""
+    """Request the stacks of a worker's threads, and wait for the answer."""
     api = api_client_of(options)
     before = api.get(_path(options.name))["stacks_at"]
     api.post(f"{_path(options.name)}/stacks")

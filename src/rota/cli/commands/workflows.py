@@ -64,8 +64,8 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def list_workflows(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/workflows", options.limit)
-    printer_of(options).records(found, COLUMNS, empty="no workflows")
+    workflows = listed(api_client_of(options), "/v1/workflows", options.limit)
+    printer_of(options).records(workflows, COLUMNS, empty="no workflows")
     return Exit.OK
 
 

@@ -97,13 +97,13 @@ class EtcdKeys:
         return int(response.get("TTL", 0)) > 0
 
     async def age(self, lease: int) -> timedelta | None:
-        """Give the seconds since a lease was granted or last renewed; None if it lapsed."""
+        """Return the seconds since a lease was granted or last renewed; None if it lapsed."""
         response = await self._gateway.call("/v3/lease/timetolive", {"ID": str(lease)})
         left = int(response.get("TTL", 0))
         return timedelta(seconds=max(int(response.get("grantedTTL", 0)) - left, 0)) if left > 0 else None
 
     async def left(self, lease: int) -> timedelta | None:
-        """Give the seconds until a lease lapses unless it is renewed; None if it lapsed."""
+        """Return the seconds until a lease lapses unless it is renewed; None if it lapsed."""
         response = await self._gateway.call("/v3/lease/timetolive", {"ID": str(lease)})
         left = int(response.get("TTL", 0))
         return timedelta(seconds=left) if left > 0 else None
@@ -127,7 +127,7 @@ class EtcdKeys:
 
 
 def range_end(prefix: str) -> str:
-    """Give the end of the range of keys that begin with a prefix."""
+    """Return the end of the range of keys that begin with a prefix."""
     return encoded(prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 

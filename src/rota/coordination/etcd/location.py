@@ -85,12 +85,12 @@ def location_of(url: str) -> EtcdLocation:
 
 
 def _endpoints(listed: str, scheme: str) -> tuple[str, ...]:
-    found = tuple(_endpoint(one.strip(), scheme) for one in listed.split(",") if one.strip())
-    if not found:
+    endpoints = tuple(_endpoint(one.strip(), scheme) for one in listed.split(",") if one.strip())
+    if not endpoints:
         raise _unusable("it names no host")
-    if len({one.partition("://")[0] for one in found}) > 1:
+    if len({one.partition("://")[0] for one in endpoints}) > 1:
         raise _unusable("some of its hosts use TLS and some do not")
-    return found
+    return endpoints
 
 
 #: The wrong text is not shown: it may be a part of a password.

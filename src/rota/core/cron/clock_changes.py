@@ -1,4 +1,4 @@
-"""What the clock changes of a zone do to a rule: for the preview of a schedule, before it surprises anybody."""
+"""Effects of the clock changes of a zone on a rule, for the preview of a schedule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from rota.core.cron.expression import CronExpression
-from rota.core.cron.fire_times import CALM, SECOND, Every, WallClock, change_between
+from rota.core.cron.fire_times import MIN_CHANGE_GAP, SECOND, Every, WallClock, change_between
 
 #: How far ahead clock changes are looked for: a summer time lies in every such span.
 LOOK_AHEAD: Final = timedelta(days=366)
@@ -40,22 +40,22 @@ class ClockChange:
 
 
 def clock_changes(expression: CronExpression, zone: tzinfo, after: datetime) -> list[ClockChange]:
-    """Find the clock changes within a year after a moment that a rule would stumble over."""
+    """Find the clock changes within a year after a moment that change when a rule fires."""
     if isinstance(expression.rule, Every):
         return []
-    return [found for change in _changes(zone, after.astimezone(UTC)) if (found := _effect(expression, zone, change))]
+    return [effect for change in _changes(zone, after.astimezone(UTC)) if (effect := _effect(expression, zone, change))]
 
 
 def _changes(zone: tzinfo, after: datetime) -> list[datetime]:
     """Find the instants at which the offset of a zone changes."""
-    found: list[datetime] = []
+    changes: list[datetime] = []
     before, end = after.replace(microsecond=0), after + LOOK_AHEAD
     while before < end:
-        later = before + CALM
+        later = before + MIN_CHANGE_GAP
         if before.astimezone(zone).utcoffset() != later.astimezone(zone).utcoffset():
-            found.append(change_between(zone, before, later))
+            changes.append(change_between(zone, before, later))
         before = later
-    return found
+    return changes
 
 
 def _effect(expression: CronExpression, zone: tzinfo, change: datetime) -> ClockChange | None:

@@ -6,8 +6,8 @@ The cron package uses two kinds of `datetime`. An *instant* is in UTC. A *wall* 
 subtracts such values by what the clock shows, ignoring offsets, as needed here.
 
 Python's zones do not expose their list of clock changes, so a change is found by comparing UTC offsets and bisection.
-Bisection is correct because no zone has ever changed its clock twice within `CALM`; a test checks the tz database for
-that.
+Bisection is correct because no zone has ever changed its clock twice within `MIN_CHANGE_GAP`; a test checks the tz
+database for that.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class WallClock:
 
         Between two clock changes wall and instant advance together, so the pattern alone finds the next match. The loop
         goes from change to change until the match lies before the next one. A distant match is approached in two
-        steps, because only changes within `CALM` of either end can cause an earlier match.
+        steps, because only changes within `MIN_CHANGE_GAP` of either end can cause an earlier match.
         """
         here, wall = after, after.astimezone(zone)
         match = self.pattern.first_from(wall + SECOND)
         while True:
             fire = here + (match - wall)
-            horizon = fire if fire - here <= CALM else here + CALM
+            horizon = fire if fire - here <= MIN_CHANGE_GAP else here + MIN_CHANGE_GAP
             if horizon.astimezone(zone).utcoffset() != wall.utcoffset():
                 here = change_between(zone, here, horizon)
             elif horizon == fire:
                 return fire
             else:
-                here = max(horizon, fire - CALM)
+                here = max(horizon, fire - MIN_CHANGE_GAP)
             wall = here.astimezone(zone)
             match = self.pattern.first_from(wall)
 
@@ -105,7 +105,7 @@ SECOND: Final = timedelta(seconds=1)
 
 #: Within this time there is at most one clock change (the shortest known summer time, Freetown 1939, had four days),
 #: and no two offsets are further apart than this: Python's lie within a day on either side of UTC.
-CALM: Final = timedelta(days=2)
+MIN_CHANGE_GAP: Final = timedelta(days=2)
 
 
 def change_between(zone: tzinfo, before: datetime, after: datetime) -> datetime:

@@ -1,7 +1,7 @@
 """Matching of wall-clock times, without any zone: the calendar half of cron.
 
-A `Pattern` finds the first matching time from a given one on, by jumping from field to field. It knows leap years and
-weekdays, but no clock changes; see `rules` for those.
+A `Pattern` finds the first matching time from a given one on, by jumping from field to field. It handles leap years and
+weekdays; clock changes are in `fire_times`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pattern:
     def occurs(self) -> bool:
         """Whether any date matches at all.
 
-        Weekdays need no look: every date, 29 February too, falls on each of them within the calendar's 400 years.
+        Weekdays need no check: every date, 29 February too, falls on each of them within the calendar's 400 years.
         """
         return self.either_day or any(
             self.months >> month & 1 and self.days & _days_up_to(length)
@@ -71,18 +71,18 @@ class Pattern:
     def _first_time_from(self, hour: int, minute: int, second: int) -> tuple[int, int, int]:
         """Find the first matching time of day; the hour is -1 when the day has none left."""
         if self.hours >> hour & 1:
-            if self.minutes >> minute & 1 and (found := _lowest_from(self.seconds, second)) >= 0:
-                return hour, minute, found
-            if (found := _lowest_from(self.minutes, minute + 1)) >= 0:
-                return hour, found, _lowest(self.seconds)
+            if self.minutes >> minute & 1 and (match := _lowest_from(self.seconds, second)) >= 0:
+                return hour, minute, match
+            if (match := _lowest_from(self.minutes, minute + 1)) >= 0:
+                return hour, match, _lowest(self.seconds)
         return _lowest_from(self.hours, hour + 1), _lowest(self.minutes), _lowest(self.seconds)
 
     def _first_day_after(self, year: int, month: int, day: int) -> tuple[int, int, int]:
         """Find the next matching date. At most 40 years away, as 29 February on one given weekday is."""
         day += 1
         while year <= MAXYEAR:
-            if self.months >> month & 1 and (found := _lowest_from(self._days_in(year, month), day)) >= 0:
-                return year, month, found
+            if self.months >> month & 1 and (match := _lowest_from(self._days_in(year, month), day)) >= 0:
+                return year, month, match
             day = 1
             month = _lowest_from(self.months, month + 1)
             if month < 0:

@@ -16,7 +16,7 @@ _OLDEST_LOOKED_AT: Final = 200
 
 
 def ends_before(retention: Retention, now: int) -> Iterator[tuple[State, int]]:
-    """Give the final states that are not kept for ever, and the time before which their jobs may be deleted."""
+    """Return the final states that are not kept for ever, and the time before which their jobs may be deleted."""
     for state, kept in (
         (State.COMPLETED, retention.completed),
         (State.CANCELLED, retention.cancelled),

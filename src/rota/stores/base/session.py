@@ -1,7 +1,7 @@
 """Store sessions: how the verbs that the stores share run statements, whatever the database.
 
 A statement has the same name and the same parameters in each store's `sql/*.sql`; its text is the store's own. SQLite's
-session never suspends: its verbs run on the thread of a connection, without an event loop, by `run_now`.
+session never suspends: its verbs run on the thread of a connection, without an event loop, by `run_sync`.
 """
 
 from __future__ import annotations
@@ -58,14 +58,3 @@ class StoreSession(Protocol):
     def note_times(self) -> None:
         """Note that the transaction set a time for upkeep of which other processes have to be notified."""
         ...
-
-
-def run_now(running: Running[T]) -> T:
-    """Run a coroutine that never suspends, and return its result."""
-    try:
-        running.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    running.close()
-    raise RuntimeError("a verb suspended on a connection that never does")

@@ -12,7 +12,8 @@ from rota.core.breaker import KEEP_UNDEFINED, LONGEST_WINDOW, CallCount, Circuit
 from rota.core.limit import breaker_limit
 from rota.core.time import span_to_micros
 from rota.stores.breaker_rows import breaker_of, breaker_row, count_rows, open_limit_row, summed, task_limits
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, chunks
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.errors import ConstraintViolated
 from rota.stores.mysql.statements import statement
 
 
@@ -23,10 +24,10 @@ async def breakers(
     if names is None:
         rows = await connection.rows(statement("breakers_after"), {"after": after, "limit": limit})
         return list(map(breaker_of, rows))
-    found: list[CircuitBreaker] = []
+    stored: list[CircuitBreaker] = []
     for chunk in chunks(sorted(names)):
-        found += map(breaker_of, await connection.rows(statement("breakers_by_name"), {"names": chunk}))
-    return found
+        stored += map(breaker_of, await connection.rows(statement("breakers_by_name"), {"names": chunk}))
+    return stored
 
 
 async def put_breaker(connection: MysqlConnection, breaker: CircuitBreaker, now: int) -> bool:

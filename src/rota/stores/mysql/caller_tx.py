@@ -44,7 +44,8 @@ from rota.stores.caller_tx import (
     require_schema,
     resolved,
 )
-from rota.stores.mysql.driver import CONSTRAINT_ERRORS, ConstraintViolated, RetryTransaction, Runner
+from rota.stores.mysql.driver import Runner
+from rota.stores.mysql.errors import CONSTRAINT_ERRORS, ConstraintViolated, RetryTransaction
 from rota.stores.mysql.events import emit
 from rota.stores.mysql.insert import existing_jobs, insert
 from rota.stores.mysql.limits import refuse_full_keys
@@ -182,8 +183,8 @@ class _CallerRunner(Runner):
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         await self._execute(self._cursor.execute, sql, parameters)
-        found: Sequence[Row] = await resolved(self._cursor.fetchall())
-        return found
+        rows: Sequence[Row] = await resolved(self._cursor.fetchall())
+        return rows
 
     async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
         await self._execute(self._cursor.execute, sql, parameters)

@@ -18,7 +18,8 @@ from rota.core.time import from_micros, span_to_micros
 from rota.stores.limit_memory import LimitMemory
 from rota.stores.limited_lanes import is_limited
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.lanes import take_most_urgent
 from rota.stores.mysql.limits import conditions, take_limited
 from rota.stores.mysql.low_water import ClaimScan
@@ -31,7 +32,7 @@ from rota.stores.unique_batches import unique_batches
 
 
 def is_plain(request: Claim) -> bool:
-    """Whether a claim asks for due jobs only: not ahead of time, not by id, not for the answer of an earlier claim."""
+    """Whether a claim takes due jobs only: not ahead of time, not by id, not the answer of an earlier claim."""
     return not request.ahead and request.ids is None and (request.is_new or request.claim_id is None)
 
 
@@ -152,7 +153,7 @@ async def _take_due(
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take due jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
 
-    In turn the one or the other part is looked at first, so that neither can keep the other from starting.
+    The two parts take turns in being read first, so that neither can keep the other from starting.
     """
     looks_for_limits = memory.may_be_in_use()
     ids: list[JobId] = []
@@ -174,9 +175,9 @@ async def _take_limited(
     connection: MysqlConnection, claim: Claim, memory: LimitMemory, now: int
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take jobs that limits concern, if there are any; return them and the columns that the claim returns of each."""
-    heeded = await conditions(connection, now)
-    memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
-    return await take_limited(connection, claim, heeded, memory) if heeded.is_limited else ([], {})
+    restrictions = await conditions(connection, now)
+    memory.note_limits(restrictions.limited, has_keys=restrictions.has_keys)
+    return await take_limited(connection, claim, restrictions, memory) if restrictions.is_limited else ([], {})
 
 
 async def _leased(
@@ -210,8 +211,8 @@ async def _jobs(connection: MysqlConnection, ids: Sequence[JobId]) -> dict[JobId
 
 async def _take_by_id(connection: MysqlConnection, request: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
     """Take those of some jobs that may be claimed, earliest turns first. Jobs that others have locked are skipped."""
-    heeded = await conditions(connection, now)
-    queues = set(request.queues).difference(heeded.paused)
+    restrictions = await conditions(connection, now)
+    queues = set(request.queues).difference(restrictions.paused)
     types = None if request.types is None else set(request.types)
     unlocked = (await lock_jobs(connection, list(dict.fromkeys(ids)), "lock_jobs_skip_locked")).values()
     claimable = [
@@ -223,7 +224,7 @@ async def _take_by_id(connection: MysqlConnection, request: Claim, ids: Sequence
         and one.queue in queues
         and (types is None or one.type in types)
         and one.concurrency_key is None
-        and not is_limited((one.queue, one.type), heeded.limited)
+        and not is_limited((one.queue, one.type), restrictions.limited)
     ]
     chosen = nsmallest(request.limit, claimable, key=lambda one: (one.turn, one.id))
     locked = await lock_ready(connection, [one for one in chosen if one.state is State.PENDING])

@@ -57,13 +57,13 @@ async def resolve_dependents(connection: Runner, parents: Iterable[JobId], now: 
         after, met = dict(children), []
         reasons: dict[JobId, Reason] = {}
         for parent, child, need in unmet:
-            verdict = dependency_status(Need(need), states.get(parent), reason=ends.get(parent))
-            if verdict is not DependencyStatus.WAIT:
+            decision = dependency_status(Need(need), states.get(parent), reason=ends.get(parent))
+            if decision is not DependencyStatus.WAIT:
                 met.append((parent, child))
                 if child in after:
-                    after[child] = _after_verdict(after[child], verdict, now)
-                    if verdict in CANCELLING:
-                        reasons.setdefault(child, CANCELLING[verdict])
+                    after[child] = _after_decision(after[child], decision, now)
+                    if decision in CANCELLING:
+                        reasons.setdefault(child, CANCELLING[decision])
         for chunk in chunks(met):
             connection.defer(statement("mark_dependencies_met"), {"pairs": chunk})
         ended = await _write(connection, children, after, reasons, now)
@@ -89,10 +89,10 @@ async def _unmet_dependencies(connection: Runner, parents: Sequence[JobId]) -> l
     return rows
 
 
-def _after_verdict(child: Placement, verdict: DependencyStatus, now: int) -> Placement:
+def _after_decision(child: Placement, decision: DependencyStatus, now: int) -> Placement:
     if child.state is not State.BLOCKED:
         return child
-    if verdict in CANCELLING:
+    if decision in CANCELLING:
         return replace(child, state=State.CANCELLED, finished_at=now)
     if child.blockers > 1:
         return replace(child, blockers=child.blockers - 1)

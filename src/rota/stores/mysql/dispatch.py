@@ -20,10 +20,10 @@ from rota.stores.mysql.statements import statement
 
 async def dispatch(connection: MysqlConnection, room: Mapping[Lane, int], now: int) -> list[Dispatched]:
     """Make due jobs queued, at most `room` of each lane; none that a limit concerns."""
-    heeded = await conditions(connection, now)
+    restrictions = await conditions(connection, now)
     ids: list[JobId] = []
     for lane, limit in room.items():
-        if lane.queue not in heeded.paused and limit > 0:
+        if lane.queue not in restrictions.paused and limit > 0:
             ids += [job_id for _, job_id in await take_from_lane(connection, lane, limit, now)]
     if not ids:
         return []

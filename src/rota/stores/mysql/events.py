@@ -47,23 +47,23 @@ async def begin_wait(
         await _lock_event(connection, wait.event, now)
     if not await connection.rows(statement("lock_lease_with_fence"), {"job_id": job_id, "fence": fence}):
         return None
-    found = await step(connection, job_id, wait.key)
-    if found is None:
+    stored = await step(connection, job_id, wait.key)
+    if stored is None:
         await _insert(connection, job_id, fence, wait, child, now)
-        found = await step(connection, job_id, wait.key)
-        assert found is not None
-    if found.is_done or found.kind is not wait.kind:
-        return found
-    outcome = await _outcome(connection, found, now)
+        stored = await step(connection, job_id, wait.key)
+        assert stored is not None
+    if stored.is_done or stored.kind is not wait.kind:
+        return stored
+    outcome = await _outcome(connection, stored, now)
     if outcome is not None:
         await _end(connection, [(job_id, wait.key, outcome)], now)
         return await step(connection, job_id, wait.key)
-    if found.kind is StepKind.EVENT:
-        due = None if found.until is None else to_micros(found.until)
-        parameters = {"id": job_id, "key": found.key, "event": found.subject, "due_at": due}
+    if stored.kind is StepKind.EVENT:
+        due = None if stored.until is None else to_micros(stored.until)
+        parameters = {"id": job_id, "key": stored.key, "event": stored.subject, "due_at": due}
         await connection.run(statement("insert_waiter"), parameters)
         connection.has_made_work |= due is not None
-    return found
+    return stored
 
 
 async def _lock_event(connection: Runner, name: str, now: int) -> Row:
@@ -94,11 +94,11 @@ async def _insert(
         await connection.run(statement("note_call"), call)
 
 
-async def _outcome(connection: MysqlConnection, found: Step, now: int) -> str | None:
+async def _outcome(connection: MysqlConnection, stored: Step, now: int) -> str | None:
     """Return the outcome of a wait that is over; None if it is not. The end of a child is read by the engine."""
-    if found.kind is StepKind.EVENT and (emitted := await event(connection, found.subject or "", now)) is not None:
+    if stored.kind is StepKind.EVENT and (emitted := await event(connection, stored.subject or "", now)) is not None:
         return emitted.payload
-    return "null" if found.until is not None and to_micros(found.until) <= now else None
+    return "null" if stored.until is not None and to_micros(stored.until) <= now else None
 
 
 async def event(connection: MysqlConnection, name: str, now: int) -> EmittedEvent | None:

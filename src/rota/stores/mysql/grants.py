@@ -15,7 +15,6 @@ _MIGRATE: Final = "CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE"
 
 
 def tables() -> list[str]:
-    """Return the names of all tables."""
     text = "".join(migration.text for migration in all_migrations())
     return ["rota_migration", *_TABLE.findall(text)]
 

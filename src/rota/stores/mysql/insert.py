@@ -22,7 +22,8 @@ from rota.core.time import from_micros, span_to_micros
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.mysql.dependencies import follow_failures, link_dependencies, resolve_dependents, stop_jobs
-from rota.stores.mysql.driver import ConstraintViolated, RetryTransaction, Runner, chunks
+from rota.stores.mysql.driver import Runner, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.limits import full_keys
 from rota.stores.mysql.multi_row import MAX_BATCH_CHARACTERS
 from rota.stores.mysql.pipeline import RowBatch

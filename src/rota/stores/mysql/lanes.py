@@ -1,4 +1,4 @@
-"""Taking the most urgent pending jobs from one lane, or from several lanes in one look.
+"""Taking the most urgent pending jobs from one lane, or from several lanes in one statement.
 
 A lane is a queue and a type. A single lane is locked, read and deleted as one range of the primary key of `rota_ready`.
 
@@ -194,20 +194,20 @@ async def _types_with_work(
     from_type = "" if named is None else named[0] if named else None
     while from_type is not None:
         parameters = {"queue": queue, "from_type": from_type, "now": now}
-        found = await connection.rows(statement("next_type_with_work"), parameters)
-        if not found:
+        rows = await connection.rows(statement("next_type_with_work"), parameters)
+        if not rows:
             return
-        type_ = found[0][0]
-        has_work = not found[0][3]
+        type_ = rows[0][0]
+        has_work = not rows[0][3]
         if named is None:
             if has_work:
-                yield found[0][:3]
+                yield rows[0][:3]
             from_type = type_ + "\0"
             continue
         index = bisect_left(named, type_)
         if index < len(named) and named[index] == type_:
             if has_work:
-                yield found[0][:3]
+                yield rows[0][:3]
             index += 1
         from_type = named[index] if index < len(named) else None
 
@@ -223,8 +223,8 @@ async def _take_from_lanes(
     tried: set[Position] = set()
     while (missing := limit - len(taken)) > 0:
         if not known:
-            found = await _peek(connection, starts, missing + 2 * len(tried), now)
-            known = [one for one in found if one[0] not in tried]
+            places = await _peek(connection, starts, missing + 2 * len(tried), now)
+            known = [one for one in places if one[0] not in tried]
             if not known:
                 break
         # No more at first than are needed: each costs as much to look up as to take. Then others claim here, too.
@@ -265,7 +265,7 @@ async def _read_positions(
 
 @cache
 def peek_statement(count: int) -> str:
-    """Return `peek_lane` for so many lanes, each with its number."""
+    """Return `peek_lane` repeated for a number of lanes, each with its number."""
     part = statement("peek_lane")
     return " UNION ALL ".join(f"({part.replace(':number', str(number))})" for number in range(count))
 

@@ -2,7 +2,7 @@
 
 Nearly every job is settled by the process that claimed it, under the lease it was given. The columns that a completion
 copies from the lease are then known. It is enough that the lease still exists under its fence without a request to
-cancel, which the row count of its DELETE tells. So a batch of completions is one script with the commit instead of
+cancel, which the row count of its DELETE shows. So a batch of completions is one script with the commit instead of
 three queries.
 
 The cache may be wrong: a lease was lost, or another job depends on the job. Then the script fails without effect, the

@@ -69,24 +69,24 @@ _FIELDS: Final = {"queue": "queue", "task": "type", "key": "key"}
 
 
 async def conditions(connection: MysqlConnection, now: int) -> ClaimConditions:
-    """Read what a claim must heed, in one statement."""
+    """Read the restrictions of a claim in one statement."""
     return conditions_of(await connection.prepared_rows(statement("claim_conditions"), {"now": now}), now)
 
 
 async def take_limited(
-    connection: MysqlConnection, claim: Claim, heeded: ClaimConditions, memory: LimitMemory
+    connection: MysqlConnection, claim: Claim, restrictions: ClaimConditions, memory: LimitMemory
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take jobs of limited lanes and keys, as many as their limits allow, and write their rates.
 
     Return them, and the columns that the claim returns of each.
     """
-    lanes = [lane async for lane in _lanes(connection, claim, heeded)]
-    keyed = await _keyed(connection, lanes) if heeded.has_keys else []
-    lanes = [lane for lane in lanes if is_limited(lane, heeded.limited)]
+    lanes = [lane async for lane in _lanes(connection, claim, restrictions)]
+    keyed = await _keyed(connection, lanes) if restrictions.has_keys else []
+    lanes = [lane for lane in lanes if is_limited(lane, restrictions.limited)]
     if not lanes and not keyed:
         memory.note_held(claim)
         return [], {}
-    limited = await _begin(connection, claim, heeded, memory, lanes, keyed)
+    limited = await _begin(connection, claim, restrictions, memory, lanes, keyed)
     reads = [(queue, type_, "", most) for queue, type_, most in limited.open_lanes(lanes)]
     limited.add_lane_jobs([(*row, *one[:2]) for one, row in await _peek(connection, reads, limited.now)])
     if ALL_KEYS not in limited.missed:
@@ -109,9 +109,9 @@ async def take_limited(
     return ids, rows
 
 
-async def _lanes(connection: MysqlConnection, claim: Claim, heeded: ClaimConditions) -> AsyncIterator[LaneKey]:
+async def _lanes(connection: MysqlConnection, claim: Claim, restrictions: ClaimConditions) -> AsyncIterator[LaneKey]:
     """Yield the lanes that a claim names; if these are too many, those with pending jobs."""
-    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in heeded.paused]
+    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in restrictions.paused]
     types = None if claim.types is None else dict.fromkeys(claim.types)
     for queue in queues:
         if types is not None and len(queues) * len(types) <= MAX_LANES:
@@ -126,9 +126,9 @@ async def _lanes(connection: MysqlConnection, claim: Claim, heeded: ClaimConditi
 async def _types(connection: MysqlConnection, queue: str) -> AsyncIterator[str]:
     """Yield the types that have pending jobs in a queue."""
     from_type = ""
-    while found := await connection.rows(statement("next_type"), {"queue": queue, "from_type": from_type}):
-        yield found[0][0]
-        from_type = found[0][0] + "\0"
+    while rows := await connection.rows(statement("next_type"), {"queue": queue, "from_type": from_type}):
+        yield rows[0][0]
+        from_type = rows[0][0] + "\0"
 
 
 async def _keyed(connection: MysqlConnection, lanes: Sequence[LaneKey]) -> list[LaneKey]:
@@ -143,7 +143,7 @@ async def _keyed(connection: MysqlConnection, lanes: Sequence[LaneKey]) -> list[
 
 @cache
 def _repeated(name: str, count: int) -> str:
-    """Return a statement so many times in one, each time with its number."""
+    """Return a statement repeated a number of times, each time with its number."""
     part = statement(name)
     return " UNION ALL ".join(f"({part.replace(':number', str(number))})" for number in range(count))
 
@@ -151,25 +151,25 @@ def _repeated(name: str, count: int) -> str:
 async def _begin(
     connection: MysqlConnection,
     claim: Claim,
-    heeded: ClaimConditions,
+    restrictions: ClaimConditions,
     memory: LimitMemory,
     lanes: Sequence[LaneKey],
     keyed: Sequence[LaneKey],
 ) -> LimitedClaim:
     """Lock the limits, and count what runs."""
-    if keyed and not heeded.has_key_row:
+    if keyed and not restrictions.has_key_row:
         await connection.run(statement("make_key_limit"))
     names = [*([ALL_KEYS] if keyed else []), *limit_names([*lanes, *keyed])]
     rows = await connection.rows(statement("lock_limits"), {"names": tuple(names)})
     limits = {limit.name: limit for limit in map(limit_of, rows)}
-    missed = {name for name in names if name not in limits and (name in heeded.limited or name == ALL_KEYS)}
+    missed = {name for name in names if name not in limits and (name in restrictions.limited or name == ALL_KEYS)}
     limits.pop(ALL_KEYS, None)
     breakers = breaker_names(limits.values())
     if breakers:
         rows = await connection.rows(statement("lock_limits"), {"names": tuple(breakers)})
         limits |= {limit.name: limit for limit in map(limit_of, rows)}
         missed |= waits_for_missed(limits)
-    limited = LimitedClaim(claim, heeded.now, limits, memory, missed=missed)
+    limited = LimitedClaim(claim, restrictions.now, limits, memory, missed=missed)
     limited.running = running_by_name(await connection.prepared_rows(statement("running_by_limit"), {}))
     limited.arrivals = await _arrivals(connection, [limit.name for limit in limits.values() if limit.rate_limit])
     await look_at_rates(limited, limits)
@@ -203,12 +203,12 @@ async def _read_keys(connection: MysqlConnection, claim: LimitedClaim, lane: Lan
     if not claim.is_ours(lane) or not claim.allows(*lane, None):
         return
     pages = claim.key_pages(lane)
-    found, page = 0, next(pages, None)
-    while page is not None and found < claim.most_keys:
+    count, page = 0, next(pages, None)
+    while page is not None and count < claim.most_keys:
         lane_of = {"queue": lane[0], "type": lane[1], "now": claim.now}
         parameters = {**lane_of, "after": page.after, "limit": claim.keys_at_once}
         rows = page.within(await connection.prepared_rows(statement("keys_with_work"), parameters))
-        found += await _read_jobs_of(connection, claim, lane, rows)
+        count += await _read_jobs_of(connection, claim, lane, rows)
         page = next_page(pages, rows)
 
 
@@ -269,17 +269,17 @@ def delete_sequences(connection: MysqlConnection, keyed: Sequence[Row]) -> None:
 async def full_keys(connection: Runner, jobs: Sequence[NewJob], now: int) -> FullKeys:
     """Read the running and pending jobs of keys that do more than wait if they are full, with all keys locked."""
     keyed = due_keyed(jobs, now)
-    found = policies(keyed, await _stored(connection, keyed)) if keyed else {}
-    if not found:
+    limits_by_job = policies(keyed, await _stored(connection, keyed)) if keyed else {}
+    if not limits_by_job:
         return NO_FULL_KEYS
     await connection.run(statement("make_key_limit"))
     await connection.rows(statement("wait_for_keys"))
-    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in found})
+    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in limits_by_job})
     rows: list[Row] = []
     for chunk in chunks(keys):
         rows += await connection.rows(statement("due_jobs_of_keys"), {"keys": chunk})
     jobs_of = ((key, queue, KeyJob(JobId(one), State(state), bool(stops))) for key, queue, one, state, stops in rows)
-    return FullKeys(found, jobs_of)
+    return FullKeys(limits_by_job, jobs_of)
 
 
 async def refuse_full_keys(connection: Runner, jobs: Sequence[NewJob], now: int) -> None:
@@ -290,10 +290,10 @@ async def refuse_full_keys(connection: Runner, jobs: Sequence[NewJob], now: int)
 
 
 async def _stored(connection: Runner, jobs: Sequence[NewJob]) -> list[Limit]:
-    found: list[Limit] = []
+    stored: list[Limit] = []
     for chunk in chunks(names_of_keys(jobs)):
-        found += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
-    return found
+        stored += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
+    return stored
 
 
 # Stored limits
@@ -329,10 +329,10 @@ async def limits(connection: MysqlConnection, names: Sequence[str] | None, after
     if names is None:
         rows = await connection.rows(statement("limits_after"), {"after": after, "limit": limit})
         return list(map(limit_of, rows))
-    found: list[Limit] = []
+    limits_: list[Limit] = []
     for chunk in chunks(sorted(names)):
-        found += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
-    return found
+        limits_ += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
+    return limits_
 
 
 async def usage(connection: MysqlConnection, limit: Limit, memory: LimitMemory, now: int) -> LimitUsage:
@@ -360,17 +360,17 @@ async def _first(connection: MysqlConnection, key: str) -> JobId | None:
 
 async def _waiting(connection: MysqlConnection, kind: str, rest: str) -> int:
     """Count the waiting jobs of a limit, up to one more than MOST_WAITING."""
-    found, queue = 0, ""
+    count, queue = 0, ""
     while rows := await connection.rows(statement("next_queue"), {"after": queue}):
         queue = rows[0][0]
         async for type_ in _types(connection, queue):
             if kind == "key" or rest == (queue if kind == "queue" else type_):
                 name = "waiting_of_key" if kind == "key" else "waiting_of_lane"
-                parameters = {"queue": queue, "type": type_, "key": rest, "limit": MOST_WAITING + 1 - found}
-                found += (await connection.rows(statement(name), parameters))[0][0]
-            if found > MOST_WAITING:
-                return found
-    return found
+                parameters = {"queue": queue, "type": type_, "key": rest, "limit": MOST_WAITING + 1 - count}
+                count += (await connection.rows(statement(name), parameters))[0][0]
+            if count > MOST_WAITING:
+                return count
+    return count
 
 
 async def delete_old_arrivals(connection: MysqlConnection, now: int) -> None:

@@ -79,22 +79,22 @@ class MysqlLocation:
 
 
 def location_of(text: str) -> MysqlLocation:
-    found = _GO_STYLE.fullmatch(text)
-    if found is None:
+    match = _GO_STYLE.fullmatch(text)
+    if match is None:
         return _of_url(text)
-    user, _, password = (found["who"] or "").partition(":")
-    options = _options(found["options"] or "")
-    if found["net"] == "unix":
-        return _location("localhost", DEFAULT_PORT, user, password, found["database"], options, found["address"])
-    host, port = _host_and_port(found["address"])
-    return _location(host, port, user, password, found["database"], options)
+    user, _, password = (match["who"] or "").partition(":")
+    options = _options(match["options"] or "")
+    if match["net"] == "unix":
+        return _location("localhost", DEFAULT_PORT, user, password, match["database"], options, match["address"])
+    host, port = _host_and_port(match["address"])
+    return _location(host, port, user, password, match["database"], options)
 
 
 def with_database(text: str, database: str) -> str:
-    """Give the same URL or DSN with another database."""
-    found = _GO_STYLE.fullmatch(text)
-    if found is not None:
-        return f"{text[: found.start('database')]}{database}{text[found.end('database') :]}"
+    """Return the same URL or DSN with another database."""
+    match = _GO_STYLE.fullmatch(text)
+    if match is not None:
+        return f"{text[: match.start('database')]}{database}{text[match.end('database') :]}"
     head, _, query = text.partition("?")
     scheme, _, rest = head.partition("://")
     host = rest.partition("/")[0]

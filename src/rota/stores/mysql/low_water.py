@@ -2,7 +2,7 @@
 
 A job that is claimed leaves a dead index entry in `rota_ready` until the server purges it. That takes some tenths of a
 second, and every claim from the beginning steps over all entries that died since: two thirds of its cost. So a claim
-that got all it asked for remembers its last position in each lane, and the next equal claim starts there.
+that got as many jobs as its limit remembers its last position in each lane, and the next equal claim starts there.
 
 Jobs in front of a mark are not seen. So marks are short-lived, and hold only while no job is inserted into the lane:
 
@@ -11,7 +11,7 @@ Jobs in front of a mark are not seen. So marks are short-lived, and hold only wh
   was rolled back, a job due a little later than its neighbours) are seen after `MIN_AGE_SECONDS`: then the next claim
   scans from the beginning. Where such a scan takes long, because there are many lanes or the machine is busy, marks
   hold for ten times as long as it took, but no longer than `MAX_AGE_SECONDS`: scans are then a tenth of the work.
-- A claim that does not get all it asked for scans from the beginning at once. So no claim misses work.
+- A claim that gets fewer jobs than its limit scans from the beginning at once. So no claim misses work.
 - A claim that is rolled back leaves no mark: its jobs are in the lane again.
 
 Marks are used only for claims at the server's time: a given `now` may be earlier than the one before.
@@ -43,7 +43,7 @@ FIRST_POSITION: Final[Position] = (-(2**63), JobId(0))
 
 @dataclass(slots=True)
 class ClaimScan:
-    """Where a claim starts and, if it got all that it asked for, where it stopped, lane by lane."""
+    """Where a claim starts and, if it got as many jobs as its limit, where it stopped, lane by lane."""
 
     #: What is claimed, how many notifications had come, and when the claim began (monotonic).
     filters: object

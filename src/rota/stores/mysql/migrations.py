@@ -13,7 +13,8 @@ from typing import Final
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, refuse_unprivileged, require_known
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, NotPrivileged, ServerRefused, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, NotPrivileged, ServerRefused
 from rota.stores.mysql.location import location_of
 
 #: How long to wait while another process migrates.
@@ -32,7 +33,7 @@ _IS_REGISTERED = (
     "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = 'rota_migration'"
 )
 
-#: Tables of a store without the prefix: together they tell it from the tables of other programs.
+#: Tables of a store without the prefix: together they identify it among the tables of other programs.
 OLD_TABLES: Final = ("bell", "expiry", "fired", "gate", "job", "lease", "migration", "ready")
 _COUNT_OLD: Final = (
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name IN %(names)s"

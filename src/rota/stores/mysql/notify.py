@@ -1,4 +1,4 @@
-"""Notifications between processes: `Notifier` wakes, `Listener` waits in the server, `NotificationWatch` tells callers.
+"""Notifications between processes: `Notifier` wakes, `Listener` waits in the server, `NotificationWatch` wakes callers.
 
 MariaDB has no LISTEN/NOTIFY. A writer that has made work counts up its row of `rota_notification` in the same
 transaction. Reading that table finds all notifications, if late. To be notified at once, a process has a listener: a
@@ -11,9 +11,9 @@ A listener waits for a named lock that another connection of its process holds. 
 of a server share a mutex, and to end two sleeps at once may stop every sleeper for 2 s.
 
 `KILL QUERY` must never hit another statement. So connection ids are not stored, where they would become stale. A
-listener holds a slot, a second named lock, and the waking statement itself asks the server which connection holds it.
-Slots are numbered. A listener takes the lowest free one and moves to a lower one now and then, so gaps do not last. A
-waker goes through the slots until several in a row are empty.
+listener holds a slot, a second named lock, and the waking statement itself finds the connection that holds it. Slots
+are numbered. A listener takes the lowest free one and moves to a lower one now and then, so gaps do not last. A waker
+goes through the slots until several in a row are empty.
 
 A listener first tests whether it can be woken. It cannot on MySQL, which has no compound statements, nor behind a proxy
 to several servers, nor in a cluster without named locks. And some writers notify without waking: callers' transactions,
@@ -32,15 +32,8 @@ from typing import Any, Final, cast
 
 from rota.core.errors import RotaError
 from rota.ports.wakeup import ANY_CHANGE, Wake
-from rota.stores.mysql.driver import (
-    RESPONSE_SECONDS,
-    ConnectionLost,
-    MysqlConnection,
-    RetryTransaction,
-    ServerRefused,
-    StatementKilled,
-    connect,
-)
+from rota.stores.mysql.driver import RESPONSE_SECONDS, MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction, ServerRefused, StatementKilled
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.statements import statement
 from rota.supervision import supervised
@@ -67,9 +60,9 @@ FIRST_WAKE_SECONDS: Final = 0.01
 #: The pause before a listener connects again: at first, and after repeated failures.
 RECONNECT_SECONDS: Final = 1.0
 MAX_RECONNECT_SECONDS: Final = 300.0
-#: How often a listener looks for a lower slot.
+#: How often a listener tries to take a lower slot.
 SLOT_CHECK_SECONDS: Final = 5.0
-#: After so many empty slots in a row a waker stops.
+#: After this many empty slots in a row a waker stops.
 MAX_EMPTY_SLOTS: Final = 4
 MAX_SLOTS: Final = 10_000
 NO_SLOT: Final = -1
@@ -85,12 +78,12 @@ MAX_POLL_SECONDS: Final = 0.2
 #: The time to the next poll, as a share of the time without notifications.
 POLL_SHARE: Final = 1 / 6
 #: The same with a listener that can be woken; at last so seldom that the listener has always read the table before.
-MIN_CALM_POLL_SECONDS: Final = 0.05
-MAX_CALM_POLL_SECONDS: Final = CHECK_SECONDS * CHECKS + 10.0
+MIN_SLOW_POLL_SECONDS: Final = 0.05
+MAX_SLOW_POLL_SECONDS: Final = CHECK_SECONDS * CHECKS + 10.0
 #: How much later than the notification a wake may come.
 WAKE_DELAY_SECONDS: Final = 0.5
 #: How long to poll often after a notification without a wake.
-DISTRUST_SECONDS: Final = 600.0
+POLL_OFTEN_SECONDS: Final = 600.0
 
 
 async def wake_listeners(connection: MysqlConnection, prefix: str, slots: tuple[int, int], excepted: int) -> int:
@@ -156,7 +149,7 @@ class Notifier:
         self._is_under_way = True
         pause = WAKE_FAILED_SECONDS
         try:
-            # A wake is a hint: polling finds what a failed wake did not tell.
+            # A wake is a hint: polling finds the notifications of a failed wake.
             with suppress(RotaError):
                 listener = self._listener
                 woken = await self._readers.run(wake_listeners, listener.prefix, (0, MAX_SLOTS), listener.slot)
@@ -208,7 +201,7 @@ class Listener:
             self._connection.abandon()
 
     async def close(self) -> None:
-        """Stop listening. A connection that is dropped without a goodbye leaves a warning in the server's log."""
+        """Stop listening. A connection that is dropped without being closed leaves a warning in the server's log."""
         self._is_closing = True
         if self._listening is None:
             return
@@ -315,7 +308,7 @@ class Listener:
 
 
 class NotificationWatch:
-    """Tells callers that other processes have made work; `ours` is a LIKE pattern of our own writers' names."""
+    """Wakes callers when other processes have made work; `ours` is a LIKE pattern of our own writers' names."""
 
     def __init__(self, readers: Pool, ours: str) -> None:
         self._readers = readers
@@ -331,7 +324,7 @@ class NotificationWatch:
         self._read_at = float("-inf")
         #: When a notification was found without a wake so far, and until when to poll often because of that.
         self._found_at: float | None = None
-        self._distrusts_until = float("-inf")
+        self._polls_often_until = float("-inf")
         self._is_open = True
 
     async def open(self) -> None:
@@ -353,7 +346,7 @@ class NotificationWatch:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + at_most.total_seconds()
         self.listener.start()
-        # Another caller may be the one to notice a change; the count tells all of them.
+        # Another caller may be the one to notice a change; the count shows it to all of them.
         changes_before = self._reported
         # Notifications come in bursts. Without a pause we would query as fast as the server answers.
         await asyncio.sleep(min(self._reported_at + MIN_POLL_SECONDS - loop.time(), at_most.total_seconds()))
@@ -413,10 +406,10 @@ class NotificationWatch:
         """Return how long after a poll the next one is due."""
         if self._found_at is not None and now > self._found_at + WAKE_DELAY_SECONDS:
             self._found_at = None
-            self._distrusts_until = now + DISTRUST_SECONDS
+            self._polls_often_until = now + POLL_OFTEN_SECONDS
         quiet = now - self._reported_at
-        if self.listener.can_be_woken and now > self._distrusts_until:
-            return min(max(quiet, MIN_CALM_POLL_SECONDS), MAX_CALM_POLL_SECONDS)
+        if self.listener.can_be_woken and now > self._polls_often_until:
+            return min(max(quiet, MIN_SLOW_POLL_SECONDS), MAX_SLOW_POLL_SECONDS)
         return min(max(quiet * POLL_SHARE, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 

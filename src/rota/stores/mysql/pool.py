@@ -26,15 +26,14 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.base.session import Running
-from rota.stores.mysql.driver import (
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import (
     ConnectionLost,
-    MysqlConnection,
     NoResponse,
     NothingSent,
     PipelineLost,
     RetryTransaction,
     ServerRefused,
-    connect,
 )
 from rota.stores.mysql.location import MysqlLocation
 
@@ -46,9 +45,9 @@ MAX_RETRY_PAUSE_SECONDS: Final = 0.1
 MAX_LOSSES: Final = 3
 #: How often it is run again without a response. The server may still be working on it, and on each further one.
 MAX_NO_RESPONSES: Final = 1
-#: A caller that is cancelled after so long may have waited for a response that never comes.
+#: A caller that is cancelled after this time may have waited for a response that never comes.
 SUSPICIOUS_SECONDS: Final = 5.0
-#: A connection that was idle for so long is pinged before it is used.
+#: A connection that was idle for this time is pinged before it is used.
 REST_SECONDS: Final = 1.0
 #: How long pipelining stays off after it failed; the cause may have been another.
 NO_PIPELINE_SECONDS: Final = 3600.0

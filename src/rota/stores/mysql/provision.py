@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, ServerRefused, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction, ServerRefused
 from rota.stores.mysql.location import MysqlLocation, location_of, with_database
 from rota.stores.mysql.migrations import applied
 
@@ -17,7 +18,7 @@ _THERE: Final = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %
 
 
 def url_of_namespace(url: str, name: str) -> str:
-    """Give the URL of a namespace's store."""
+    """Return the URL of a namespace's store."""
     own = f"{location_of(url).database}_{name.replace('-', '_')}"
     if len(own) > _LONGEST:
         raise InvalidRequest(f"name: the database {own!r} would be longer than {_LONGEST} characters", field="name")
@@ -25,7 +26,7 @@ def url_of_namespace(url: str, name: str) -> str:
 
 
 async def exists(url: str) -> bool:
-    """Say whether there is a database with the tables of a store."""
+    """Return whether there is a database with the tables of a store."""
     where = location_of(url)
     async with _connected(replace(where, database="")) as server:
         if not await server.rows(_THERE, {"name": where.database}):

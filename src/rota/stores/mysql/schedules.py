@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rota.core.ids import JobId
 from rota.core.schedule import Fate, Firing
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.insert import insert_system_jobs
 from rota.stores.mysql.settle import cancel_replaced
 from rota.stores.mysql.statements import statement

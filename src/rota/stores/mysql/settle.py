@@ -1,4 +1,4 @@
-"""Settlements: writing back what became of attempts, and cancelling jobs that were replaced."""
+"""Settlements: writes the outcomes of attempts, and cancels jobs that were replaced."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_GROUPS: Final = 4
 #: The columns of a group of equal completions.
 COMMON: Final = ("result", "fence", "cancel_requested_at", "worker", "boot", "started_at")
 _ID: Final = attrgetter("job_id")
-#: What tells a plain success: a completed job without follow-up and log.
+#: The fields of a plain success: a completed job without follow-up and log.
 _KIND: Final = attrgetter("target", "source", "follow_up", "log_tail", "progress", "events")
 _PLAIN: Final = (State.COMPLETED, State.RUNNING, None, None, None, ())
 
@@ -111,7 +111,7 @@ async def _settle_in_batches(
 async def _have_dependents(connection: MysqlConnection, ended: Sequence[JobId]) -> bool:
     """Whether any job waits for one of these jobs, which are locked.
 
-    Hardly any job is waited for. Mostly there is no dependency in the whole range of ids, which one query tells.
+    Hardly any job is waited for. Mostly there is no dependency in the whole range of ids, which one query shows.
     """
     if not ended or not await connection.rows(statement("has_dependents"), {"first": ended[0], "last": ended[-1]}):
         return False

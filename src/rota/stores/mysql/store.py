@@ -61,7 +61,8 @@ from rota.stores.mysql import (
     workflows,
 )
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import ConditionFailed, ConstraintViolated, MysqlConnection
+from rota.stores.mysql.driver import MysqlConnection
+from rota.stores.mysql.errors import ConditionFailed, ConstraintViolated
 from rota.stores.mysql.lease_cache import LeaseCache
 from rota.stores.mysql.listing import find
 from rota.stores.mysql.location import location_of
@@ -70,6 +71,7 @@ from rota.stores.mysql.migrations import migrate
 from rota.stores.mysql.notify import NotificationWatch, Notifier
 from rota.stores.mysql.pool import Pool, in_snapshot, limited
 from rota.stores.mysql.statements import statement
+from rota.stores.rows import micros
 
 #: Few connections with large batches are faster than many.
 WRITERS: Final = 4
@@ -106,10 +108,10 @@ class MysqlStore(BaseStore[MysqlConnection]):
         self._watch = NotificationWatch(readers, f"{writers.origin}-%")
         self._notifier = Notifier(readers, self._watch.listener)
         writers.on_no_response = readers.on_no_response = self._browsers.on_no_response = self._drop_idle_connections
-        #: How often this store has notified, and how many notifications of all processes the last claim knew of.
+        #: How often this store has notified, and the number of notifications of all processes at the last claim.
         self._sent = 0
         self._known = -1
-        #: Whether the last claim got all it asked for: then there is probably more.
+        #: Whether the last claim got as many jobs as its limit: then there are probably more.
         self._gave_all = False
         self._low_water_marks = LowWaterMarks()
         self._lease_cache = LeaseCache()
@@ -180,7 +182,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
         if entry is None:
-            return await self._inserting.run(jobs, bound, _micros(now))
+            return await self._inserting.run(jobs, bound, micros(now))
 
         async def insert_recorded(connection: MysqlConnection, moment: int) -> Sequence[Inserted]:
             answers = await insert.insert(connection, jobs, bound, moment)
@@ -195,15 +197,15 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return ()
 
     async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        (jobs,) = await self._claiming.run([claim], _micros(now))
+        (jobs,) = await self._claiming.run([claim], micros(now))
         return jobs
 
     async def _claim_together(self, claims: Sequence[Claim], now: int | None) -> Sequence[Sequence[Job]]:
         """Run claims that came in together.
 
-        If there was no notification since a claim that got less than it asked for, there is mostly no work, and a
-        transaction takes several statements. Then a query first tells whether there may be work; also if the server
-        time has to be read anyway, which the same query does. It is left out if all readers are busy.
+        If there was no notification since a claim that got fewer jobs than its limit, there is mostly no work, and a
+        transaction takes several statements. Then a query first checks whether there may be work; also if the server
+        time has to be read anyway, which the same query does. It is skipped if all readers are busy.
         """
         notifications = self._sent + self._watch.changes
         is_quiet, self._known = notifications == self._known and not self._gave_all, notifications
@@ -227,14 +229,14 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return leased
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
-        answers = await self._renewing.run(renewals, _micros(now))
+        answers = await self._renewing.run(renewals, micros(now))
         return [answer for answer in answers if answer is not None]
 
     async def settle(
         self, settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         if entry is None:
-            applied = await self._settling.run(settlements, _micros(now))
+            applied = await self._settling.run(settlements, micros(now))
         else:
             applied = await self._write_recorded(settle.settle, settlements, entry, now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
@@ -282,9 +284,9 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return times if self._clock is None else replace(times, now=self._clock())
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their retention. Mostly there are none, which one query tells."""
+        """Delete finished jobs past their retention. Mostly there are none, which one query shows."""
         moment = self._clock() if now is None and self._clock is not None else now
-        if not await self._read(upkeep.has_prunable, self._server_clock, retention, _micros(moment)):
+        if not await self._read(upkeep.has_prunable, self._server_clock, retention, micros(moment)):
             return 0
         return await self._write(upkeep.prune, retention, limit, now=now)
 
@@ -338,9 +340,9 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         moment = self._clock() if now is None and self._clock is not None else now
-        # On an autocommit connection, unless all readers are busy: a process that is late is taken for dead.
+        # On an autocommit connection, unless all readers are busy: a process whose heartbeat is late counts as dead.
         pool = self._readers if self._readers.has_free_connection else self._writers
-        view: ClusterView = await pool.run(cluster.check_in, heartbeat, _micros(moment))
+        view: ClusterView = await pool.run(cluster.check_in, heartbeat, micros(moment))
         return view
 
     # Limits
@@ -387,10 +389,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
         return await self._read_at(breakers.calls, counts, now=now)
 
-    # Audit log and tokens
-
-    # Operations
-
     # Workflows
 
     async def put_workflow(
@@ -406,8 +404,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         return await self._write_recorded(workflows.rerun, again, entry, now)
 
-    # History
-
     # How verbs are run
 
     async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
@@ -419,7 +415,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def _write(
         self, verb: Callable[[MysqlConnection, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
     ) -> T:
-        return await self._change(verb, *arguments, at=_micros(now))
+        return await self._change(verb, *arguments, at=micros(now))
 
     async def _write_untimed(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
         return await self._writers.run(verb, *arguments)
@@ -468,10 +464,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     async def _now(self, connection: MysqlConnection) -> int:
         return to_micros(self._clock()) if self._clock is not None else await self._server_clock.now(connection)
-
-
-def _micros(now: datetime | None) -> int | None:
-    return None if now is None else to_micros(now)
 
 
 def _untimed(verb: Callable[[MysqlConnection, S], Running[T]]) -> Callable[[MysqlConnection, S, int], Running[T]]:

@@ -14,7 +14,7 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.core.time import from_micros
-from rota.core.unique_keys import KeyHolder, UniqueKey, Verdict, debounced_time, decide
+from rota.core.unique_keys import KeyDecision, KeyHolder, UniqueKey, debounced_time, decide
 from rota.ports.store import Inserted
 from rota.stores.mysql.driver import Runner, chunks
 from rota.stores.mysql.state_tables import lock_jobs, lock_ready, move_rows
@@ -41,24 +41,24 @@ class UniqueKeys:
         """Read the jobs of the keys that exist and are locked."""
         names = {job.unique.name_for(job.type, job.queue) for job in jobs if job.unique is not None}
         ids = {(row[0], row[1]): JobId(row[3]) for row in locked if (row[0], row[1]) in names}
-        found = await _holders(connection, sorted(set(ids.values())), "key_holders")
+        holders = await _holders(connection, sorted(set(ids.values())), "key_holders")
         # A locked key is read as it is now; a caller's transaction may read an older snapshot, without the key's job.
-        unseen = sorted(set(ids.values()) - found.keys())
-        found |= await _holders(connection, unseen, "lock_key_holders")
-        return cls(connection, {name: found[job_id] for name, job_id in ids.items() if job_id in found}, now)
+        unseen = sorted(set(ids.values()) - holders.keys())
+        holders |= await _holders(connection, unseen, "lock_key_holders")
+        return cls(connection, {name: holders[job_id] for name, job_id in ids.items() if job_id in holders}, now)
 
     async def repeated(self, job: NewJob, key: UniqueKey, made: list[NewJob]) -> Inserted | None:
         """Answer a submission whose key an earlier job has, also one of `made`; None if no job of this key counts."""
         holder = self._holders.get(key.name_for(job.type, job.queue))
-        verdict = decide(key, holder, from_micros(self._now))
-        if holder is None or verdict is Verdict.FREE:
+        decision = decide(key, holder, from_micros(self._now))
+        if holder is None or decision is KeyDecision.FREE:
             return None
-        if verdict is Verdict.REPLACE and not await self._replace(job, key, holder, made):
+        if decision is KeyDecision.REPLACE and not await self._replace(job, key, holder, made):
             return None
         return Inserted(holder.job_id, receipt_of(job, key, holder), holder.state)
 
     def take(self, job: NewJob, key: UniqueKey, state: State, place: int) -> None:
-        """Give a key to a job that is about to be stored; `place` is its place among those."""
+        """Record that a job about to be stored has a key; `place` is its position in the batch."""
         self._holders[key.name_for(job.type, job.queue)] = KeyHolder(job.id, state, 0, from_micros(self._now))
         self._made[job.id] = place
 

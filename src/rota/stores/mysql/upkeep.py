@@ -26,7 +26,7 @@ from rota.stores.rows import job_of, timetable_of
 
 #: No client repeats a named claim after this long: its leases have lapsed.
 CLAIM_MEMORY: Final = timedelta(hours=1)
-#: The notification counter of a writer that has made no work for so long is deleted, and starts again.
+#: The notification counter of a writer that has made no work for this time is deleted, and starts again.
 NOTIFICATION_MEMORY: Final = timedelta(days=1)
 #: The statements that delete a job and all rows that belong to it.
 _DELETE_JOB: Final = (

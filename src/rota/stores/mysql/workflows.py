@@ -11,7 +11,8 @@ from rota.core.ledger import LedgerEntry
 from rota.ports.store import Inserted, Receipt
 from rota.stores.base.ledger import record
 from rota.stores.base.workflows import node_rows, rerun_rows
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, Runner, chunks
+from rota.stores.mysql.driver import MysqlConnection, Runner, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.insert import insert
 from rota.stores.mysql.settle import cancel_replaced
 from rota.stores.mysql.statements import statement
@@ -83,13 +84,13 @@ async def _replace_nodes(connection: MysqlConnection, again: Rerun) -> bool:
 
 async def keep_ends(connection: MysqlConnection, ids: Sequence[JobId]) -> set[int]:
     """Note how jobs ended that are about to be deleted; return the workflows to which they belong."""
-    found: set[int] = set()
+    workflow_ids: set[int] = set()
     for chunk in chunks(sorted(ids)):
         rows = await connection.rows(statement("workflows_of_jobs"), {"ids": chunk})
         if rows:
-            found.update(number for (number,) in rows)
+            workflow_ids.update(number for (number,) in rows)
             await connection.run(statement("keep_ends_of_nodes"), {"keys": json.dumps(chunk)})
-    return found
+    return workflow_ids
 
 
 async def delete_empty(connection: MysqlConnection, ids: set[int]) -> None:

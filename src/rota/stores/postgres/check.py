@@ -29,12 +29,12 @@ _CHECKS: Final = {
 
 async def findings(session: Session) -> list[str]:
     """Return one sentence for each finding."""
-    found = [
+    sentences = [
         sentence.format(finding, finding)
         for check, sentence in _CHECKS.items()
         for (finding,) in await session.rows(check, seconds=_SECONDS)
     ]
-    return found + await limits.findings(session)
+    return sentences + await limits.findings(session)
 
 
 async def condition(session: Session, retention: Retention, now: int) -> StoreCondition:

@@ -101,19 +101,19 @@ class Claims:
         return await self._database.read(leases_of, claim_id) or []
 
     async def _settle_former(self, claim: Claim, now: int | None) -> Sequence[Job]:
-        """Return what former claims of a worker leased without the worker knowing: most of them were cancelled."""
+        """Return the jobs of former claims whose answers the worker did not get; mostly these were cancelled."""
         claim_ids = self._open_claims.unsettled(claim)
         late: list[Job] = []
         for claim_id in claim_ids:
             # A submitter that is just answering it has committed then, or will not.
             await self._database.alone(delete_open_claim, claim_id)
             late += await self._late(claim_id, claim, now)
-        # Only now: a caller that is cancelled before that asks again.
+        # Only now: a caller that is cancelled before that repeats its claim.
         self._open_claims.note_settled(claim.worker.boot, claim_ids)
         return late
 
     async def _late(self, claim_id: str, claim: Claim, now: int | None) -> Sequence[Job]:
-        """Return what was handed over to the last claim of a worker, as far as its leases can be renewed.
+        """Return the jobs that were handed over to the last claim of a worker, if their leases can be renewed.
 
         The worker counts leases from its new claim, and these began before.
         """
@@ -125,7 +125,7 @@ class Claims:
         return [replace(job, lease_until=one.until) for job, one in zip(jobs, renewed, strict=True) if one is not None]
 
     async def _rows(self, claim: Claim, now: int | None) -> tuple[Sequence[Row], Sequence[Job]]:
-        """Return what a claim leases, and what was handed over to the worker's last claim unnoticed."""
+        """Return the rows of a claim, and jobs that were handed over to the worker's last claim unnoticed."""
         if claim.ids is not None:
             return await self._database.alone(claim_by_id, claim, now), ()
         # Taken in any case: a worker that reads all lanes has seen the announced job, too.
@@ -156,9 +156,9 @@ class Claims:
     ) -> Sequence[Row]:
         """Lease jobs that limits concern, if there are any."""
         if not self._memory.is_known_in_use:
-            heeded = await self._database.read(limits.conditions, now)
-            self._memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
-            if not heeded.is_limited:
+            restrictions = await self._database.read(limits.conditions, now)
+            self._memory.note_limits(restrictions.limited, has_keys=restrictions.has_keys)
+            if not restrictions.is_limited:
                 return ()
         keys = [(lane.queue, lane.type) for lane in lanes]
         try:

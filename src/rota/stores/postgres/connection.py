@@ -27,7 +27,7 @@ from asyncpg import exceptions
 
 from rota.core.errors import InvalidRequest, RotaError, StoreUnavailable
 from rota.core.redaction import redacted
-from rota.sockets import notice_silence_of
+from rota.sockets import detect_half_open_on
 from rota.stores.postgres.statements import qualifier_of
 
 if TYPE_CHECKING:
@@ -138,11 +138,11 @@ def require_files(dsn: str) -> None:
 
 
 class _TypeCachingConnection(AsyncpgConnection):  # type: ignore[misc] # the driver has no types
-    """A connection that shares what other connections have learnt about the types that all servers have.
+    """A connection that shares the codecs of built-in types with other connections.
 
-    The driver asks for the codec of an array (bigint[], say) once for each connection, by a query that takes the server
-    longer than all statements of a job together. It has no public option for this; if a release of the driver asks in
-    another way, this method is not called, and connections cost what they did.
+    The driver reads the codec of an array (bigint[], say) once for each connection, by a query that takes the server
+    longer than all statements of a job together. It has no public option for this; if a release of the driver does it
+    in another way, this method is not called, and each connection costs that query again.
     """
 
     __slots__ = ()
@@ -160,7 +160,7 @@ class _TypeCachingConnection(AsyncpgConnection):  # type: ignore[misc] # the dri
 
 
 class Connector:
-    """Makes connections to one database, and knows whether there is a pooler in between."""
+    """Makes connections to one database, and detects whether there is a pooler in between."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn, schema = split_schema(dsn)
@@ -208,7 +208,6 @@ class Connector:
         return [f"SET LOCAL {name} = '{value}'" for name, value in _PLANS.items() if name != "plan_cache_mode"]
 
     async def __call__(self) -> AsyncpgConnection:
-        """Make a connection."""
         if self.is_pooled:
             return await self._connect({})
         settings = {**_SESSION, **_PLANS}
@@ -226,7 +225,7 @@ class Connector:
         return connection
 
     async def _probe_server(self, connection: AsyncpgConnection) -> AsyncpgConnection:
-        """Learn from the first connection how the server is set up."""
+        """Read from the first connection how the server is set up."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 # Without the driver's transaction, which would wait for its rollback after the timeout for ever.
@@ -267,7 +266,7 @@ class Connector:
         except ValueError:
             # Without its text: the driver may have taken a part of the password for a port.
             _refuse(self._dsn)
-        notice_silence_of(getattr(connection, "_transport", None))
+        detect_half_open_on(getattr(connection, "_transport", None))
         return connection
 
 

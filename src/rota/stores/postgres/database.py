@@ -36,7 +36,7 @@ FEW_LISTERS: Final = 1
 #: How often a transaction is retried after a conflict with another.
 MAX_CONFLICTS: Final = 20
 CONFLICT_PAUSE_SECONDS: Final = 0.005
-#: How often another connection is tried. A server that restarts takes longer, and the caller had better know. No
+#: How often another connection is tried. A restart of the server takes longer, and is reported to the caller. No
 #: connection is tried after some seconds: the caller has waited long enough then.
 MAX_LOSSES: Final = 3
 LONGEST_TRIAL_SECONDS: Final = 8.0
@@ -58,16 +58,16 @@ class Database:
         self.readers = Pool(connector, READERS)
         self.listers = Pool(connector, FEW_LISTERS if few_connections else LISTERS)
         for pool in (self.writers, self.readers, self.listers):
-            pool.on_silence = self._drop_idle
-        #: Also called when a connection is silent, for the listener's own connection.
-        self.on_silence: Callable[[], None] | None = None
+            pool.on_no_response = self._drop_idle
+        #: Also called when a connection gets no response, for the listener's own connection.
+        self.on_no_response: Callable[[], None] | None = None
 
     def _drop_idle(self) -> None:
-        """Drop all idle connections: one was silent, and the others may be half-open."""
+        """Drop all idle connections: one got no response, and the others may be half-open."""
         for pool in (self.writers, self.readers, self.listers):
             pool.drop_idle()
-        if self.on_silence is not None:
-            self.on_silence()
+        if self.on_no_response is not None:
+            self.on_no_response()
 
     async def close(self) -> None:
         await self.writers.close()

@@ -60,7 +60,7 @@ async def lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> No
 async def resolve(
     session: StatementRunner, parents: Iterable[JobId], now: int, *, ends: Ends | None = None
 ) -> list[JobId]:
-    """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation.
+    """Resolve the dependencies on these jobs, and on the jobs that are cancelled by that, recursively.
 
     `ends` says how the jobs ended, if this transaction has ended them; otherwise it is read. Return the jobs that were
     cancelled because a dependency failed.
@@ -73,14 +73,16 @@ async def resolve(
             break
         if ends is None:
             ends = {job_id: (state, reason) for job_id, state, reason in await session.rows("job_ends", ended)}
-        verdicts = [(parent, child, _status(need, *ends.get(parent, (None, None)))) for parent, child, need in unmet]
-        over = [(parent, child) for parent, child, verdict in verdicts if verdict is not DependencyStatus.WAIT]
+        decisions = [(parent, child, _status(need, *ends.get(parent, (None, None)))) for parent, child, need in unmet]
+        over = [(parent, child) for parent, child, decision in decisions if decision is not DependencyStatus.WAIT]
         if not over:
             break
         # Reversed: if several parents rule a child out, the first gives the reason.
-        cancelled = {child: CANCELLING[verdict] for _, child, verdict in reversed(verdicts) if verdict in CANCELLING}
+        cancelled = {
+            child: CANCELLING[decision] for _, child, decision in reversed(decisions) if decision in CANCELLING
+        }
         met = Counter(
-            child for _, child, verdict in verdicts if verdict is DependencyStatus.MET and child not in cancelled
+            child for _, child, decision in decisions if decision is DependencyStatus.MET and child not in cancelled
         )
         await _meet(session, over, met, now)
         ended = []

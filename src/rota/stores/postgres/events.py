@@ -45,21 +45,21 @@ async def begin_wait(
         await session.rows("lock_event", encode_text(wait.event), now + LOCK_KEPT)
     if not await session.select("lock_lease_with_fence", job_id=job_id, fence=fence):
         return None
-    found = await step(session, job_id, wait.key)
-    if found is None:
+    stored = await step(session, job_id, wait.key)
+    if stored is None:
         await _insert(session, job_id, fence, wait, child, now)
-        found = await step(session, job_id, wait.key)
-        assert found is not None
-    if found.is_done or found.kind is not wait.kind:
-        return found
-    outcome = await _outcome(session, found, now)
+        stored = await step(session, job_id, wait.key)
+        assert stored is not None
+    if stored.is_done or stored.kind is not wait.kind:
+        return stored
+    outcome = await _outcome(session, stored, now)
     if outcome is not None:
         await _end(session, [(job_id, wait.key, outcome)], now)
         return await step(session, job_id, wait.key)
-    if found.kind is StepKind.EVENT:
-        due = None if found.until is None else to_micros(found.until)
-        await session.run("insert_waiter", job_id, encode_text(found.key), encode_text(found.subject), due)
-    return found
+    if stored.kind is StepKind.EVENT:
+        due = None if stored.until is None else to_micros(stored.until)
+        await session.run("insert_waiter", job_id, encode_text(stored.key), encode_text(stored.subject), due)
+    return stored
 
 
 async def _insert(session: Session, job_id: JobId, fence: int, wait: Wait, child: NewJob | None, now: int) -> None:
@@ -74,11 +74,11 @@ async def _insert(session: Session, job_id: JobId, fence: int, wait: Wait, child
         await session.run("note_call", child_id, job_id, CALL_POSITION)
 
 
-async def _outcome(session: Session, found: Step, now: int) -> str | None:
+async def _outcome(session: Session, stored: Step, now: int) -> str | None:
     """Return the outcome of a wait that is over; None if it is not. The end of a child is read by the engine."""
-    if found.kind is StepKind.EVENT and (emitted := await event(session, found.subject or "", now)) is not None:
+    if stored.kind is StepKind.EVENT and (emitted := await event(session, stored.subject or "", now)) is not None:
         return emitted.payload
-    return "null" if found.until is not None and to_micros(found.until) <= now else None
+    return "null" if stored.until is not None and to_micros(stored.until) <= now else None
 
 
 async def event(session: StatementRunner, name: str, now: int) -> EmittedEvent | None:

@@ -1,8 +1,8 @@
 """Hand-over of a new job to a waiting claim, in the submitter's transaction.
 
 Without it, a job for an idle worker is stored, notified of, and then claimed: two commits, one after the other. But the
-waiting worker has asked already. So its claim is left open in the table rota_open_claim: a submitter of a single job
-leases it to an open claim in the statement that stores it, and its notification carries the job. One commit, and no
+waiting worker has sent a claim already. So its claim is left open in the table rota_open_claim: a submitter of a single
+job leases it to an open claim in the statement that stores it, and its notification carries the job. One commit, and no
 other worker is woken needlessly.
 
 What can go wrong:
@@ -37,7 +37,7 @@ from rota.core.lease import Claim
 from rota.core.time import span_to_micros
 from rota.stores.handoff import ClaimRegistry, HandedOffJob, JobColumns, handoff_wait
 
-#: Bits of the numbers of the advisory locks: so many that no two are the same.
+#: Bits of the random numbers of the advisory locks: enough that no two are the same.
 _LOCK_BITS: Final = 62
 #: A notification may have 8000 bytes. A larger job is looked up.
 LONGEST_ANSWER: Final = 7_000
@@ -121,9 +121,9 @@ class OpenClaims(ClaimRegistry[_OpenClaim]):
         return terms if former is None else terms._replace(former=former.claim_id)
 
     def is_last(self, claim: Claim) -> bool:
-        """Whether a claim only asks what it leased: its worker stops, or has died and its lease keeper asks.
-
-        A lease keeper asks for no queue. All other claims that are not kept here were never open: of workers over HTTP.
+        """Whether a claim only reads what it leased: its worker stops, or has died and its lease keeper repeats the
+        claim. A lease keeper names no queue. All other claims that are not kept here were never open: of workers over
+        HTTP.
         """
         if claim.is_new or claim.waits:
             return False

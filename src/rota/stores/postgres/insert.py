@@ -241,14 +241,14 @@ async def _insert_together(session: StatementRunner, jobs: Sequence[NewJob], now
     has_keys = any(job.idempotency for job in jobs)
     if has_keys:
         await session.execute("SAVEPOINT inserting")
-    winners = await _take_keys(session, jobs, now)
-    entitled = [job for job in jobs if job.idempotency is None or winners.get(_key(job.idempotency)) is job]
-    made = await _store(session, entitled, now)
-    if has_keys and not _have_own_ids(winners.values(), entitled, made):
+    key_owners = await _take_keys(session, jobs, now)
+    insertable = [job for job in jobs if job.idempotency is None or key_owners.get(_key(job.idempotency)) is job]
+    made = await _store(session, insertable, now)
+    if has_keys and not _have_own_ids(key_owners.values(), insertable, made):
         await session.execute("ROLLBACK TO SAVEPOINT inserting")
         return None
     at = from_micros(now)
-    created = {id(job): _created(job, made, at) for job in entitled}
+    created = {id(job): _created(job, made, at) for job in insertable}
     answers = [created.get(id(job)) for job in jobs]
     await _insert_tags(
         session, [(job, job.id) for job, answer in zip(jobs, answers, strict=True) if answer is not None]
@@ -256,10 +256,10 @@ async def _insert_together(session: StatementRunner, jobs: Sequence[NewJob], now
     return await _with_earlier(session, jobs, answers)
 
 
-def _have_own_ids(winners: Iterable[NewJob], entitled: Iterable[NewJob], made: Container[JobId]) -> bool:
+def _have_own_ids(key_owners: Iterable[NewJob], insertable: Iterable[NewJob], made: Container[JobId]) -> bool:
     """Whether every job that was given a key has been stored under its own id."""
-    counts = Counter(job.id for job in entitled)
-    return all(job.id in made and counts[job.id] == 1 for job in winners)
+    counts = Counter(job.id for job in insertable)
+    return all(job.id in made and counts[job.id] == 1 for job in key_owners)
 
 
 async def _make_room(session: StatementRunner, full: FullKeys, now: int) -> None:

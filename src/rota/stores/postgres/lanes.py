@@ -1,8 +1,8 @@
 """Lanes (queue and type) that a claim has to read.
 
 Most workers name their types, and queues times types are the lanes. A worker that takes every type, or a great many,
-first discovers which types there are, by a loose scan over the claim index. Types are remembered, and later claims look
-only into the gaps between them, where nothing is until a new type comes.
+first discovers which types there are, by a loose scan over the claim index. Types are remembered, and later claims
+search only the gaps between them, which are empty until there is a new type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rota.core.lease import Claim
 from rota.stores.postgres.session import Session
 
-#: Up to this many lanes are read without asking first which of them have work.
+#: Up to this many lanes are read without a query for those that have work.
 FEW_LANES: Final = 128
 #: With more types in memory than this, something generates them: start anew.
 MANY_TYPES: Final = 10_000
@@ -41,7 +41,7 @@ class LaneStart(NamedTuple):
 
 @lru_cache
 def _lanes_of(queues: tuple[str, ...], types: tuple[str, ...]) -> tuple[LaneStart, ...] | None:
-    """Return the lanes of some queues and types, unless they are many. A worker asks for the same each time."""
+    """Return the lanes of some queues and types, unless they are many. A worker sends the same ones each time."""
     known_queues, known_types = dict.fromkeys(queues), dict.fromkeys(types)
     if len(known_queues) * len(known_types) > FEW_LANES:
         return None
@@ -71,7 +71,7 @@ class KnownTypes:
         ]
 
     async def _discover(self, session: Session, queues: Sequence[str]) -> None:
-        """Look into the gaps between the known types, until nothing new is found."""
+        """Search the gaps between the known types, until nothing new is found."""
         if sum(map(len, self._types.values())) > MANY_TYPES:
             self._types.clear()
         gaps = [gap for queue in queues for gap in self._gaps(queue, "", _BEYOND)]

@@ -84,7 +84,7 @@ class RepeatedError(Exception):
 
 
 async def conditions(session: Session, now: int | None) -> ClaimConditions:
-    """Read what a claim must heed, in one statement."""
+    """Read the restrictions of a claim in one statement."""
     return conditions_of(await session.rows("claim_conditions", now))
 
 
@@ -109,16 +109,18 @@ async def claim_limited(
     if memory.has_keys:
         tried.insert(0, ALL_KEYS)
     rows = await session.rows("lock_with_conditions", now, tried)
-    heeded = conditions_of((kind, name) for kind, name, *_ in rows if kind != _LOCKED)
+    restrictions = conditions_of((kind, name) for kind, name, *_ in rows if kind != _LOCKED)
     locked = [limit_of(row[2:]) for row in rows if row[0] == _LOCKED]
-    memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
-    lanes = [lane for lane in lanes if lane[0] not in heeded.paused and is_limited(lane, heeded.limited)]
-    keyed = _keyed_lanes(claim, heeded)
+    memory.note_limits(restrictions.limited, has_keys=restrictions.has_keys)
+    lanes = [lane for lane in lanes if lane[0] not in restrictions.paused and is_limited(lane, restrictions.limited)]
+    keyed = _keyed_lanes(claim, restrictions)
     if not lanes and not keyed:
         memory.note_held(claim)
         return []
-    limits = await _lock_rest(session, heeded, [*lanes, *keyed], tried, locked, has_keys=bool(keyed))
-    limited = await _begin(session, replace(claim, limit=claim.limit - len(before)), heeded, memory, lanes, limits)
+    limits = await _lock_rest(session, restrictions, [*lanes, *keyed], tried, locked, has_keys=bool(keyed))
+    limited = await _begin(
+        session, replace(claim, limit=claim.limit - len(before)), restrictions, memory, lanes, limits
+    )
     if ALL_KEYS not in limited.missed:
         for lane in keyed:
             await _read_keys(session, limited, lane)
@@ -126,18 +128,18 @@ async def claim_limited(
     ceilings = await take_from_rates(limited, chosen)
     if ceilings is None:
         return []
-    leases = await _lease(session, claim, chosen, heeded.now, before, may_be_open=may_be_open) if chosen else []
+    leases = await _lease(session, claim, chosen, restrictions.now, before, may_be_open=may_be_open) if chosen else []
     leased = {row[0] for row in leases}
     await _take_rates(session, [*limited.new_arrivals(one for one in chosen if one.id in leased), *ceilings])
     return leases
 
 
-def _keyed_lanes(claim: Claim, heeded: ClaimConditions) -> list[LaneKey]:
+def _keyed_lanes(claim: Claim, restrictions: ClaimConditions) -> list[LaneKey]:
     """Return the lanes of a claim in which jobs with a key wait."""
     return [
         (queue, type_)
-        for queue, type_ in heeded.keyed
-        if queue in claim.queues and queue not in heeded.paused and (claim.types is None or type_ in claim.types)
+        for queue, type_ in restrictions.keyed
+        if queue in claim.queues and queue not in restrictions.paused and (claim.types is None or type_ in claim.types)
     ]
 
 
@@ -150,7 +152,7 @@ class _Locked(NamedTuple):
 
 async def _lock_rest(
     session: Session,
-    heeded: ClaimConditions,
+    restrictions: ClaimConditions,
     lanes: Sequence[LaneKey],
     tried: Sequence[str],
     locked: Iterable[Limit],
@@ -158,15 +160,15 @@ async def _lock_rest(
     has_keys: bool,
 ) -> _Locked:
     """Lock the limits of a claim that the last claim did not know, and those of open breakers."""
-    if has_keys and not heeded.has_key_row:
+    if has_keys and not restrictions.has_key_row:
         await session.run("make_key_limit")
         tried = [name for name in tried if name != ALL_KEYS]
     names = [*([ALL_KEYS] if has_keys else []), *limit_names(lanes)]
     limits = {limit.name: limit for limit in locked}
-    rest = [name for name in names if name not in tried and (name in heeded.limited or name == ALL_KEYS)]
+    rest = [name for name in names if name not in tried and (name in restrictions.limited or name == ALL_KEYS)]
     if rest:
         limits |= {limit.name: limit for limit in map(limit_of, await session.rows("lock_limits", rest))}
-    missed = {name for name in names if name not in limits and (name in heeded.limited or name == ALL_KEYS)}
+    missed = {name for name in names if name not in limits and (name in restrictions.limited or name == ALL_KEYS)}
     limits.pop(ALL_KEYS, None)
     breakers = breaker_names(limits.values())
     if breakers:
@@ -178,13 +180,13 @@ async def _lock_rest(
 async def _begin(
     session: Session,
     claim: Claim,
-    heeded: ClaimConditions,
+    restrictions: ClaimConditions,
     memory: LimitMemory,
     lanes: Sequence[LaneKey],
     locked: _Locked,
 ) -> LimitedClaim:
     """Count what runs under the locked limits, and read the first jobs without a key of the lanes."""
-    limited = LimitedClaim(claim, heeded.now, locked.limits, memory, missed=locked.missed)
+    limited = LimitedClaim(claim, restrictions.now, locked.limits, memory, missed=locked.missed)
     few = [lane for lane in lanes if limited.is_ours(lane)] if len(lanes) <= _FEW_LANES else []
     most = [
         (*lane, claim.limit, *map(limited.most_running, (queue_limit(lane[0]), task_limit(lane[1])))) for lane in few
@@ -213,9 +215,9 @@ async def _arrivals(session: Session, names: Sequence[str]) -> dict[str, tuple[i
 
 async def _read_lanes(session: Session, claim: LimitedClaim, lanes: Sequence[LaneKey]) -> None:
     """Read the first jobs without a key of lanes."""
-    found = claim.open_lanes(lanes)
-    if found:
-        queues, types, most = zip(*found, strict=True)
+    open_lanes = claim.open_lanes(lanes)
+    if open_lanes:
+        queues, types, most = zip(*open_lanes, strict=True)
         parameters = (claim.now, list(queues), list(types), numbers(most))
         claim.add_lane_jobs(await session.rows("pending_of_limited_lanes", *parameters))
 
@@ -225,8 +227,8 @@ async def _read_keys(session: Session, claim: LimitedClaim, lane: LaneKey) -> No
     if not claim.is_ours(lane) or not claim.allows(*lane, None):
         return
     pages = claim.key_pages(lane)
-    found, page = 0, next(pages, None)
-    while page is not None and found < claim.most_keys:
+    count, page = 0, next(pages, None)
+    while page is not None and count < claim.most_keys:
         rows = page.within(
             await session.rows("keys_with_work", *lane, page.after, claim.keys_at_once, claim.now, JOBS_WITH_KEY)
         )
@@ -235,7 +237,7 @@ async def _read_keys(session: Session, claim: LimitedClaim, lane: LaneKey) -> No
         for row in rows:
             if row[-1] is not None:
                 first.setdefault(row[0], []).append((*row[_KEY_COLUMNS:], row[0]))
-        found += await _read_jobs_of(session, claim, lane, list(keys.values()), first)
+        count += await _read_jobs_of(session, claim, lane, list(keys.values()), first)
         page = next_page(pages, list(keys.values()))
 
 
@@ -301,15 +303,15 @@ async def full_keys(session: StatementRunner, jobs: Sequence[NewJob], now: int) 
     if not keyed:
         return NO_FULL_KEYS
     stored = map(limit_of, await session.rows("limits_by_name", names_of_keys(keyed)))
-    found = policies(keyed, stored)
-    if not found:
+    limits_by_job = policies(keyed, stored)
+    if not limits_by_job:
         return NO_FULL_KEYS
     await session.run("make_key_limit")
     await session.rows("wait_for_keys")
-    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in found})
+    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in limits_by_job})
     rows = await session.rows("due_jobs_of_keys", keys)
     return FullKeys(
-        found,
+        limits_by_job,
         ((key, queue, KeyJob(JobId(one), State(state), stops)) for key, queue, one, state, stops in rows),
     )
 
@@ -375,17 +377,17 @@ async def usage(session: Session, limit: Limit, memory: LimitMemory, now: int) -
 
 async def _waiting(session: Session, kind: str, rest: str) -> int:
     """Count the waiting jobs of a limit, up to one more than MOST_WAITING."""
-    found, most = 0, MOST_WAITING + 1
+    count, most = 0, MOST_WAITING + 1
     place = 0 if kind == "queue" else 1
     if kind != "key":
         for lane in await session.rows("lanes_with_work"):
-            if found < most and rest == lane[place]:
-                found += (await session.values("waiting_of_lane", *lane, most - found))[0]
+            if count < most and rest == lane[place]:
+                count += (await session.values("waiting_of_lane", *lane, most - count))[0]
     for lane in await session.rows("lanes_with_keys"):
-        if found < most and (kind == "key" or rest == lane[place]):
+        if count < most and (kind == "key" or rest == lane[place]):
             key = rest if kind == "key" else None
-            found += (await session.values("waiting_of_keyed_lane", *lane, key, most - found))[0]
-    return int(found)
+            count += (await session.values("waiting_of_keyed_lane", *lane, key, most - count))[0]
+    return int(count)
 
 
 async def findings(session: Session) -> list[str]:

@@ -38,12 +38,12 @@ from rota.stores.postgres.statements import statement
 MEASURE_SECONDS: Final = 1.0
 MANY_LANES: Final = 16
 PAUSE_FACTOR: Final = 20
-#: A lane without claims for so long is no longer measured.
+#: A lane without claims for this time is no longer measured.
 IDLE_SECONDS: Final = 10.0
-#: From so many pages on, finding the first job of a lane is expensive. Without dead entries it takes a handful.
+#: From this number of pages on, finding the first job of a lane is expensive. Without dead entries it takes a handful.
 MANY_PAGES: Final = 100
 #: How far below the lowest turn claimed last a claim starts, in microseconds: for commits that overtake each other.
-TRAIL: Final = 100_000
+MARK_MARGIN: Final = 100_000
 #: How often an index by time is scanned from its beginning.
 FULL_SCAN_SECONDS: Final = 10.0
 #: How far before the present a scan by time starts at the latest, in microseconds.
@@ -83,7 +83,7 @@ class LowWaterMarks:
         return lane if in_use is None or in_use.mark == LOWEST else LaneStart(lane.queue, lane.type, in_use.mark)
 
     def note_claimed(self, lowest: Mapping[_Key, int], now: int) -> None:
-        """Learn from a claim: the lowest turn that it took from each lane, and the server's time.
+        """Note the lowest turn that a claim took from each lane, and the server's time.
 
         A lane that gives jobs is measured from now on: each of them leaves a dead entry.
         """
@@ -93,7 +93,7 @@ class LowWaterMarks:
             lane = self._lanes.setdefault(key, _LaneInUse(0.0))
             lane.used_at = loop.time()
             if lane.has_dead_entries:
-                lane.mark = max(lane.mark, turn - TRAIL)
+                lane.mark = max(lane.mark, turn - MARK_MARGIN)
         if self._measuring is None:
             self._measuring = loop.create_task(self._measure_always())
 
@@ -103,7 +103,7 @@ class LowWaterMarks:
             for queue, type_, priority in places:
                 lane = self._lanes.get((queue, type_))
                 if lane is not None:
-                    lane.mark = min(lane.mark, turn_at(self._now, priority) - TRAIL)
+                    lane.mark = min(lane.mark, turn_at(self._now, priority) - MARK_MARGIN)
 
     async def close(self) -> None:
         if self._measuring is not None:
@@ -172,7 +172,7 @@ class ScanStart:
         return LOWEST if self.clock() >= self._full_scan_at + FULL_SCAN_SECONDS else self._mark
 
     def learn(self, start: int, first: int | None, now: int) -> None:
-        """Learn from a scan: where it started, the first entry it found, and the server's time."""
+        """Note where a scan started, the first entry it found, and the server's time."""
         if now < self._now:
             self._mark, self._now, self._full_scan_at = LOWEST, now, float("-inf")
             return

@@ -12,7 +12,7 @@ Listening (`Listener`). Each store listens on one connection, made when `watch` 
 jobs only go to a channel of their own, to which only processes listen that claim: a scheduler, or a process that waits
 for the end of a job, would be woken by every job. Of a job that is handed over to a claim (see `handoff`), only that
 claim's process is notified, and processes that subscribe to every job. Channels belong to the database: stores in
-several schemas of one database wake each other, which costs a look and nothing else.
+several schemas of one database wake each other, which costs one query each.
 
 A listener may be disconnected without knowing it: behind a pooler, or when the other end has vanished. So it sends a
 probe to itself now and then and waits for it. While it cannot listen, `watch` returns every now and then. When
@@ -83,7 +83,7 @@ PAUSE_GROWTH: Final = 1.25
 GRACE_SECONDS: Final = 0.001
 #: How often `watch` returns while it cannot listen.
 POLL_SECONDS: Final = 0.5
-#: How much longer than asked the first watch may take, until listening has begun.
+#: How much longer than its limit the first watch may take, until listening has begun.
 BEGIN_SECONDS: Final = 3.0
 #: How often a probe is sent, and how long its return may take.
 PROBE_SECONDS: Final = 15.0
@@ -255,12 +255,12 @@ class Listener:
         self._disconnected.set()
         self._wants_work = False
         self._wants_handed_over = False
-        #: Set when there is a reason to look after the connection before the next probe.
+        #: Set when the connection must be checked before the next probe.
         self._attention = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: AsyncpgConnection | None = None
-        database.on_silence = self._reconnect
+        database.on_no_response = self._reconnect
 
     @property
     def is_listening(self) -> bool:
@@ -316,7 +316,7 @@ class Listener:
             self._callbacks.remove(on_wake)
 
     def _since(self, seen: int) -> frozenset[Topic]:
-        """Return the topics of all wake-ups after so many."""
+        """Return the topics of all wake-ups after a number of them."""
         missed = self._count - seen
         return (
             ANY_CHANGE
@@ -390,7 +390,7 @@ class Listener:
             self._attention.clear()
 
     async def _take_address(self, connection: AsyncpgConnection) -> Address | None:
-        """Take an advisory lock that tells submitters that this connection listens; return the address."""
+        """Take an advisory lock that shows submitters that this connection listens; return the address."""
         address = new_address()
         async with asyncio.timeout(CONNECT_SECONDS):
             is_free = await connection.fetchval("SELECT pg_try_advisory_lock($1)", address.sign)
@@ -430,7 +430,7 @@ class Listener:
             # Of a later release: a claim finds it.
             self._wake()
             return
-        if self._open_claims.bring(answer):
+        if self._open_claims.deliver(answer):
             self._publish(frozenset({ClaimTopic(answer.claim_id)}))
 
     def _on_handed_over(self, *_: object) -> None:

@@ -7,13 +7,13 @@ the default partition first. Adding and dropping need a lock that blocks all oth
 and are tried again another time. Functions of the database do both with the rights of the tables' owner: the role that
 runs Rota may not create or drop tables (see `grants`).
 
-Statements for one partition: inserting a job looks into the partition in which its id would be, to see that the id is
-free. A generic plan takes a lock of every partition for every job: with a month of them, up to a third of what the
-server does to store one. Only constants in the text of a statement make the planner leave partitions out. So inserts
-are prepared for the range of ids of one day (see `statements`), and an id outside that range is not stored by them but
-takes the general statement. The look cannot be left out, not even for an id that was made just now: another process may
-have made the same one by chance, with a clock that is a little ahead, and its job may have ended. If a partition is
-added or dropped, the server plans again.
+Statements for one partition: an insert reads the partition in which its id would be, to check that the id is free. A
+generic plan takes a lock of every partition for every job: with a month of them, up to a third of what the server does
+to store one. Only constants in the text of a statement make the planner leave partitions out. So inserts are prepared
+for the range of ids of one day (see `statements`), and an id outside that range is not stored by them but takes the
+general statement. This check cannot be skipped, not even for an id that was made just now: another process may have
+made the same one by chance, with a clock that is a little ahead, and its job may have ended. If a partition is added or
+dropped, the server plans again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class DayPartition:
 
 
 def partition_of(moment: datetime) -> DayPartition:
-    """Return the partition of the day of a moment."""
     start = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return DayPartition(f"{_TABLE}_{start:%Y%m%d}", _first_id(start), _first_id(start + _DAY))
 
@@ -78,7 +77,7 @@ def _first_id(moment: datetime) -> int:
 
 
 async def maintain(session: Session, retention: Retention, now: int) -> int:
-    """Add the partitions to come, drop one that is past its retention, and count the jobs deleted thereby."""
+    """Add the partitions to come, drop one that is past its retention, and count the jobs that were deleted."""
     try:
         await add_partitions(session, now)
         return await drop_partition(session, retention, now)
@@ -107,7 +106,7 @@ async def add_partitions(session: Session, now: int) -> list[str]:
 
 
 async def drop_partition(session: Session, retention: Retention, now: int) -> int:
-    """Drop the oldest partition whose jobs are past their retention, and count the jobs deleted thereby."""
+    """Drop the oldest partition whose jobs are past their retention, and count the jobs that were deleted."""
     if retention.completed is None or retention.cancelled is None:
         return 0
     before = now - span_to_micros(max(retention.completed, retention.cancelled))

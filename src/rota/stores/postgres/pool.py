@@ -2,9 +2,9 @@
 
 Connections are made when they are first needed and replaced when they have died. A task that is interrupted in the
 middle of a statement does not return its connection, since an answer may still be on its way. A task that waits for an
-answer for too long is cancelled. After such a silence the server may have vanished, so the idle connections of all
-pools are dropped too (`on_silence`): the next caller makes a new one instead of finding out about each of them. A
-connection that was idle for a while is probed before it is lent, since it may be half-open.
+answer for too long is cancelled. Then the server may have vanished, so the idle connections of all pools are dropped
+too (`on_no_response`): the next caller makes a new one instead of trying each of them. A connection that was idle for a
+while is probed before it is lent, since it may be half-open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.stores.postgres import session as sessions
 from rota.stores.postgres.connection import AWAY, Connector
 from rota.stores.postgres.session import Session
 
-#: A connection that was idle for so long is probed before it is lent.
+#: A connection that was idle for this time is probed before it is lent.
 REST_SECONDS: Final = 1.0
 #: How often the deadlines are checked within `COMMAND_SECONDS`.
 CHECKS: Final = 13
@@ -40,12 +40,12 @@ class Pool:
         #: How many more may be lent, and the callers that wait for one.
         self._free = size
         self._waiting: deque[asyncio.Future[None]] = deque()
-        #: The timer of the next check of deadlines, and from when on that check is too late to judge any session.
+        #: The timer of the next check of deadlines, and from when on that check is too late to cancel any task.
         self._check: asyncio.TimerHandle | None = None
         self._late_from = 0.0
         self._is_open = True
-        #: Called when a connection is silent: drops the idle ones, of other pools too where there are any.
-        self.on_silence: Callable[[], None] = self.drop_idle
+        #: Called when a connection gets no response: drops the idle ones, of other pools too where there are any.
+        self.on_no_response: Callable[[], None] = self.drop_idle
 
     def acquire_idle(self) -> Session | None:
         """Lend a session that was used just now and is alive, if there is one and no caller waits."""
@@ -87,7 +87,7 @@ class Pool:
             except AWAY as error:
                 session.connection.terminate()
                 if isinstance(error, TimeoutError):
-                    self.on_silence()
+                    self.on_no_response()
             except BaseException:
                 session.connection.terminate()
                 raise
@@ -117,8 +117,8 @@ class Pool:
             self._idle.append(session)
         else:
             session.connection.terminate()
-            if session.is_silent:
-                self.on_silence()
+            if session.is_unresponsive:
+                self.on_no_response()
         self._release()
 
     def drop_idle(self) -> None:

@@ -14,7 +14,7 @@ _LONGEST: Final = 63
 
 
 def url_of_namespace(url: str, name: str) -> str:
-    """Give the URL of a namespace's store."""
+    """Return the URL of a namespace's store."""
     bare, schema = split_schema(url)
     own = f"{schema or 'rota'}_{name.replace('-', '_')}"
     if len(own) > _LONGEST:
@@ -23,7 +23,7 @@ def url_of_namespace(url: str, name: str) -> str:
 
 
 async def exists(url: str) -> bool:
-    """Say whether a schema has the tables of a store."""
+    """Return whether a schema has the tables of a store."""
     database = Database(Connector(url))
     try:
         return bool(await database.read(applied))

@@ -37,7 +37,7 @@ COMMAND_SECONDS: Final = 6.5
 LEAVE_SECONDS: Final = 0.5
 #: Deadline of a probe of an idle connection.
 PROBE_SECONDS: Final = 2.0
-#: A server that has not answered for this share of the deadline is taken for gone.
+#: A server that has not answered for this share of the deadline counts as unavailable.
 SILENT_FROM: Final = 0.5
 #: A task that has a session and waits for something else is not cancelled.
 _NO_DEADLINE: Final = float("inf")
@@ -50,14 +50,14 @@ T = TypeVar("T")
 def numbers(values: Iterable[int]) -> str:
     """Write whole numbers as an array literal of PostgreSQL, for a parameter such as `$1::text::bigint[]`.
 
-    The driver does not know the type `bigint[]` and asks the server on every new connection. That query costs the
+    The driver has no codec of the type `bigint[]` and queries the server on every new connection. That query costs the
     server as much as claiming and settling some 250 jobs; as text, numbers cost neither side more.
     """
     return f"{{{','.join(map(str, values))}}}"
 
 
 class PreparedQuery:
-    """A statement that is prepared on a connection; valid as long as the connection lives."""
+    """A statement that is prepared on a connection; valid as long as the connection is open."""
 
     __slots__ = ("_bind", "_state", "_statement")
 
@@ -129,7 +129,7 @@ class Session(StatementRunner):
         self._take_back(self, is_sound=raised is None)
 
     @property
-    def is_silent(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """Whether an answer has been missing for long."""
         return self.answer_by < monotonic() + COMMAND_SECONDS * (1 - SILENT_FROM)
 

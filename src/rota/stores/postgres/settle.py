@@ -1,4 +1,4 @@
-"""Settlements: what became of attempts is written back; and requests to cancel running jobs."""
+"""Settlements: writes the outcomes of attempts; and requests to cancel running jobs."""
 
 from __future__ import annotations
 

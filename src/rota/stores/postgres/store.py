@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Self, TypeVar, TypeVarTuple
 
 from rota.batching import Batcher
@@ -31,7 +31,7 @@ from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, to_micros
 from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, wall_clock
 from rota.ports.store import (
     Dispatched,
     Inserted,
@@ -104,7 +104,7 @@ class PostgresStore(BaseStore[Session]):
         self._memory = LimitMemory()
         self._listener = Listener(database, mark, self._note_stored, self._open_claims)
         self._claims = claim.Claims(database, self._listener, self._open_claims, self._low_water, self._memory)
-        self._today = partitions.TodayPartition(clock or _wall_clock)
+        self._today = partitions.TodayPartition(clock or wall_clock)
         self._submissions = Submissions(
             database, self._notifier, self._open_claims, self._low_water, self._today, self._memory
         )
@@ -185,7 +185,7 @@ class PostgresStore(BaseStore[Session]):
     async def _insert_recorded(
         self, jobs: Sequence[NewJob], bound: int | None, entry: LedgerEntry, now: datetime | None
     ) -> Sequence[Inserted]:
-        """Store jobs for an operator, with an entry in the ledger: rare, so without batching."""
+        """Store jobs with an entry in the ledger, for an operator: rare, so without batching."""
 
         async def insert_and_record(session: Session, jobs: Sequence[NewJob], moment: int) -> list[Inserted]:
             receipts = await insert.insert(session, jobs, bound, moment)
@@ -287,7 +287,7 @@ class PostgresStore(BaseStore[Session]):
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their retention; a whole partition at once, if possible.
 
-        Mostly there is nothing to do, which one statement tells. Once a day partitions are added.
+        Mostly there is nothing to do, which one statement shows. Once a day partitions are added.
         """
         given = self._given(now)
         moment, is_any = await self._read(upkeep.is_anything_prunable, retention, given)
@@ -429,10 +429,6 @@ class PostgresStore(BaseStore[Session]):
     async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
         return await self._database.read_timed(breakers.calls, counts, now=self._given(now))
 
-    # The ledger and tokens
-
-    # Operations
-
     # Workflows
 
     async def put_workflow(
@@ -459,7 +455,7 @@ class PostgresStore(BaseStore[Session]):
         """Notify of changes that may concern any lane, also jobs with a key."""
         self._memory.note_in_use()
         self._notifier.notify_soon()
-        # Workers of this process wait too, and its own notifications are no news to it.
+        # Workers of this process wait too, and it ignores its own notifications.
         self._listener.wake_own()
 
     def _given(self, now: datetime | None) -> int | None:
@@ -487,10 +483,6 @@ class PostgresStore(BaseStore[Session]):
 
     async def _write_untimed(self, verb: Callable[[Session, *Ts], Running[T]], *arguments: *Ts) -> T:
         return await self._database.write(verb, *arguments)
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def _start(scan: ScanStart, now: int | None) -> int:

@@ -121,5 +121,5 @@ class Submissions:
         receipt, answer = stored
         if answer is not None:
             # The claim may be of this process, and need not wait for the notification.
-            self._open_claims.bring(answer)
+            self._open_claims.deliver(answer)
         return receipt

@@ -13,7 +13,7 @@ from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, span_to_micros
-from rota.core.unique_keys import KeyHolder, UniqueKey, Verdict, decide
+from rota.core.unique_keys import KeyDecision, KeyHolder, UniqueKey, decide
 from rota.ports.store import Inserted
 from rota.stores.postgres.statements import StatementRunner
 from rota.stores.unique_keys import receipt_of, replaced_times
@@ -33,8 +33,10 @@ async def repeated(session: StatementRunner, job: NewJob, key: UniqueKey, now: i
         return None
     job_id, state, fence, created_at = rows[0]
     holder = KeyHolder(JobId(job_id), State(state), fence, from_micros(created_at))
-    verdict = decide(key, holder, from_micros(now))
-    if verdict is Verdict.FREE or (verdict is Verdict.REPLACE and not await _replace(session, job, key, holder, now)):
+    decision = decide(key, holder, from_micros(now))
+    if decision is KeyDecision.FREE or (
+        decision is KeyDecision.REPLACE and not await _replace(session, job, key, holder, now)
+    ):
         return None
     return Inserted(holder.job_id, receipt_of(job, key, holder), holder.state)
 

@@ -68,10 +68,10 @@ async def _run_again(session: Session, again: Rerun, now: int) -> bool:
 
 async def keep_ends(session: Session, ids: Sequence[JobId]) -> list[int]:
     """Note how jobs ended that are about to be deleted; return the workflows to which they belong."""
-    found = await session.values("workflows_of_jobs", list(ids))
-    if found:
+    workflow_ids = await session.values("workflows_of_jobs", list(ids))
+    if workflow_ids:
         await session.run("keep_ends_of_nodes", list(ids))
-    return found
+    return workflow_ids
 
 
 async def keep_ends_between(

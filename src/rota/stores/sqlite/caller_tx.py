@@ -20,7 +20,7 @@ from rota.core.step import Step
 from rota.core.time import to_micros
 from rota.core.waiting import Emission, Emitted
 from rota.ports.caller_tx import MakeJobs
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, wall_clock
 from rota.ports.store import Inserted
 from rota.stores.base import steps
 from rota.stores.caller_tx import (
@@ -41,7 +41,6 @@ from rota.stores.sqlite.limits import refuse_full_keys
 from rota.stores.sqlite.migrations import all_migrations
 from rota.stores.sqlite.session import SqliteSession
 from rota.stores.sqlite.statements import statement
-from rota.stores.sqlite.store import wall_clock
 from rota.stores.sqlite.workflows import insert_nodes
 
 _REMEDY: Final = "execute BEGIN IMMEDIATE first, or connect without isolation_level=None and autocommit=True"

@@ -31,7 +31,6 @@ def check(connection: SqliteConnection) -> list[str]:
 
 
 def condition(connection: SqliteConnection, retention: Retention, now: int) -> StoreCondition:
-    """Return the condition of the store."""
     missing, unknown = differences(all_migrations(), applied(connection))
     return StoreCondition(missing, unknown, _oldest_prunable(connection, retention, now), _free_bytes(connection))
 
@@ -41,12 +40,12 @@ def sizes(connection: SqliteConnection) -> list[TableSize]:
     ((pages,),), ((size,),), ((free,),) = (
         connection.rows(f"PRAGMA {name}") for name in ("page_count", "page_size", "freelist_count")
     )
-    found = [TableSize("database", pages * size), TableSize("free pages in it", free * size)]
+    parts = [TableSize("database", pages * size), TableSize("free pages in it", free * size)]
     path = _path(connection)
     wal = Path(f"{path}-wal")
     if path and wal.exists():
-        found.append(TableSize("write-ahead log", wal.stat().st_size))
-    return found
+        parts.append(TableSize("write-ahead log", wal.stat().st_size))
+    return parts
 
 
 def _free_bytes(connection: SqliteConnection) -> int | None:

@@ -84,7 +84,7 @@ def _filters(claim: Claim) -> dict[str, object]:
 
 
 def claim_conditions(connection: SqliteConnection, now: int) -> ClaimConditions:
-    """Read what a claim must heed, in one statement."""
+    """Read the restrictions of a claim in one statement."""
     return conditions_of(connection.rows(statement("claim_conditions"), (now,)), now)
 
 
@@ -93,7 +93,7 @@ def _within_limits(
 ) -> list[JobId]:
     """Return jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
 
-    In turn the one or the other part is looked at first, so that neither can keep the other from starting.
+    The two parts take turns in being read first, so that neither can keep the other from starting.
     """
     lanes = _lanes(connection, claim, conditions)
     free = [lane for lane in lanes if not is_limited(lane, conditions.limited)]

@@ -7,7 +7,8 @@ are cancelled. Both may make further jobs fail, so it goes on until none does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
 from rota.core.ids import JobId
@@ -17,12 +18,12 @@ from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need, NewJob
 from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.rows import ids_text, unique_dependencies
-from rota.stores.sqlite.driver import SqliteConnection
+from rota.stores.sqlite.driver import SqliteConnection, run_for_rows
 from rota.stores.sqlite.statements import statement
 
 
 def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> list[JobId]:
-    """Store the dependencies of new blocked jobs; those on finished jobs are judged at once, as `release` does."""
+    """Store the dependencies of new blocked jobs; those on finished jobs are resolved at once, as by `release`."""
     parents = set()
     for child, dependencies in waits:
         for parent, need, position in unique_dependencies(dependencies):
@@ -32,7 +33,7 @@ def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Depend
 
 
 def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) -> list[JobId]:
-    """Judge the dependencies on finished jobs, and on the jobs that are cancelled thereby, and so on.
+    """Resolve the dependencies on finished jobs, and on the jobs that are cancelled by that, recursively.
 
     Return the jobs that were cancelled because a dependency failed.
     """
@@ -44,25 +45,34 @@ def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) ->
         if not dependencies:
             break
         ends = {job_id: (state, reason) for job_id, state, reason in connection.rows(statement("job_ends"), (text,))}
-        finished = []
-        for parent, child, need in dependencies:
-            status = _status(need, *ends.get(parent, (None, None)))
-            match status:
-                case DependencyStatus.MET:
-                    connection.run(statement("mark_dependency_met"), (parent, child))
-                    connection.run(statement("unblock_job"), {"id": child, "now": now, "aging": AGING_MICROS})
-                    connection.has_made_work = connection.has_set_times = True
-                case DependencyStatus.FAILED | DependencyStatus.NOT_NEEDED:
-                    connection.run(statement("mark_dependency_met"), (parent, child))
-                    reason = CANCELLING[status]
-                    parameters = {"id": child, "reason": reason.value, "now": now}
-                    if connection.run(statement("cancel_blocked_job"), parameters):
-                        finished.append(child)
-                        if reason is Reason.DEPENDENCY_FAILED:
-                            failed.append(child)
-                case DependencyStatus.WAIT:
-                    pass
+        statuses = [
+            (parent, child, _status(need, *ends.get(parent, (None, None)))) for parent, child, need in dependencies
+        ]
+        over = [(parent, child) for parent, child, status in statuses if status is not DependencyStatus.WAIT]
+        run_for_rows(connection, statement("mark_dependencies_met"), over)
+        # Reversed: if several parents rule a child out, the first gives the reason.
+        cancelled = {child: CANCELLING[status] for _, child, status in reversed(statuses) if status in CANCELLING}
+        met = Counter(
+            child for _, child, status in statuses if status is DependencyStatus.MET and child not in cancelled
+        )
+        _unblock(connection, met, now)
+        finished = [child for child, reason in cancelled.items() if _cancel_blocked(connection, child, reason, now)]
+        failed += [child for child in finished if cancelled[child] is Reason.DEPENDENCY_FAILED]
     return failed
+
+
+def _unblock(connection: SqliteConnection, met: Mapping[JobId, int], now: int) -> None:
+    """Reduce the number of blockers of each job by the number of its dependencies that are met."""
+    if met:
+        run_for_rows(
+            connection, statement("unblock_jobs"), list(met.items()), before=(now, now, AGING_MICROS, now, now)
+        )
+        connection.has_made_work = connection.has_set_times = True
+
+
+def _cancel_blocked(connection: SqliteConnection, child: JobId, reason: Reason, now: int) -> bool:
+    parameters = {"id": child, "reason": reason.value, "now": now}
+    return bool(connection.run(statement("cancel_blocked_job"), parameters))
 
 
 def _status(need: str, state: str | None, reason: str | None) -> DependencyStatus:
@@ -92,7 +102,7 @@ def follow_failures(
 
 
 def _fail_fast(connection: SqliteConnection, failed: Sequence[JobId], now: int) -> list[JobId]:
-    """Cancel the rest of workflows that fail fast; return the jobs whose dependencies failed thereby."""
+    """Cancel the rest of workflows that fail fast; return the jobs whose dependencies failed because of that."""
     ids = [job_id for (job_id,) in connection.rows(statement("jobs_that_fail_fast"), (ids_text(failed),))]
     return release(connection, stop_jobs(connection, ids, Reason.WORKFLOW_FAILED, now), now)
 

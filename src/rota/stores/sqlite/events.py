@@ -34,22 +34,22 @@ def begin_wait(
     """Record a wait, or end it if it is over."""
     if not connection.rows(statement("lock_lease_with_fence"), {"job_id": job_id, "fence": fence}):
         return None
-    found = step(connection, job_id, wait.key)
-    if found is None:
+    stored = step(connection, job_id, wait.key)
+    if stored is None:
         _insert(connection, job_id, fence, wait, child, now)
-        found = step(connection, job_id, wait.key)
-        assert found is not None
-    if found.is_done or found.kind is not wait.kind:
-        return found
-    outcome = _outcome(connection, found, now)
+        stored = step(connection, job_id, wait.key)
+        assert stored is not None
+    if stored.is_done or stored.kind is not wait.kind:
+        return stored
+    outcome = _outcome(connection, stored, now)
     if outcome is not None:
-        _end(connection, job_id, found.key, outcome, now)
-        return step(connection, job_id, found.key)
-    if found.kind is StepKind.EVENT:
-        due = None if found.until is None else to_micros(found.until)
-        connection.run(statement("insert_waiter"), (job_id, found.key, found.subject, due))
+        _end(connection, job_id, stored.key, outcome, now)
+        return step(connection, job_id, stored.key)
+    if stored.kind is StepKind.EVENT:
+        due = None if stored.until is None else to_micros(stored.until)
+        connection.run(statement("insert_waiter"), (job_id, stored.key, stored.subject, due))
         connection.has_set_times |= due is not None
-    return found
+    return stored
 
 
 def _insert(
@@ -72,11 +72,11 @@ def _insert(
         connection.run(statement("note_call"), (child_id, job_id, CALL_POSITION))
 
 
-def _outcome(connection: SqliteConnection, found: Step, now: int) -> str | None:
+def _outcome(connection: SqliteConnection, stored: Step, now: int) -> str | None:
     """Return the outcome of a wait that is over; None if it is not. The end of a child is read by the engine."""
-    if found.kind is StepKind.EVENT and (emitted := event(connection, found.subject or "", now)) is not None:
+    if stored.kind is StepKind.EVENT and (emitted := event(connection, stored.subject or "", now)) is not None:
         return emitted.payload
-    return "null" if found.until is not None and to_micros(found.until) <= now else None
+    return "null" if stored.until is not None and to_micros(stored.until) <= now else None
 
 
 def event(connection: SqliteConnection, name: str, now: int) -> EmittedEvent | None:
@@ -138,8 +138,8 @@ def _end(connection: SqliteConnection, job_id: JobId, key: str, outcome: str, no
 def still_waiting(connection: SqliteConnection, settlement: Settlement) -> Settlement:
     """Return the settlement of a job that waits: blocked, or pending if the wait has ended meanwhile."""
     assert settlement.wait is not None
-    found = step(connection, settlement.job_id, settlement.wait.key)
-    return settlement.without_wait() if found is None or found.is_done else settlement
+    stored = step(connection, settlement.job_id, settlement.wait.key)
+    return settlement.without_wait() if stored is None or stored.is_done else settlement
 
 
 def wait_for_children(connection: SqliteConnection, settlements: Sequence[Settlement], now: int) -> None:

@@ -7,10 +7,10 @@ Two costs are avoided:
 
 - `os.stat` also reads the times of a file. Since Linux 6.13 a file whose times were read gets a new exact time at its
   next write, which goes through the file system's journal: a commit after such a read took a third longer. `statx`
-  reads only the fields that are asked for. Where there is no `statx`, or a container forbids it, `os.stat` is used.
+  reads only the fields that are requested. Where there is no `statx`, or a container forbids it, `os.stat` is used.
 - Looking up two names takes a twentieth of the time of a single submission. After some commits the kernel is asked
   instead (inotify) to record whatever may take a name away: the file was moved, deleted or replaced, or a folder above
-  it was moved. Asking whether it recorded anything is one short call. Where inotify cannot be used (too many watches,
+  it was moved. Checking whether it recorded anything is one short call. Where inotify cannot be used (too many watches,
   an unreadable folder, a link in the path, another system), names are looked up each time. What inotify does not report
   (a file system mounted over a folder) is noticed within `LONGEST_UNCHECKED_SECONDS`.
 """
@@ -37,7 +37,7 @@ COMMITS_BEFORE_WATCH: Final = 100
 #: How long a lack of inotify events is trusted.
 LONGEST_UNCHECKED_SECONDS: Final = 1.0
 
-#: Inode number, major and minor device number: these tell a file from all others.
+#: Inode number, major and minor device number: these identify a file.
 FileId = tuple[int, int, int]
 
 _AT_FDCWD: Final = -100

@@ -105,12 +105,12 @@ def _read_keys(connection: SqliteConnection, claim: LimitedClaim, lane: LaneKey)
     if not claim.allows(*lane, None):
         return
     pages = claim.key_pages(lane)
-    found, page = 0, next(pages, None)
-    while page is not None and found < claim.most_keys:
+    count, page = 0, next(pages, None)
+    while page is not None and count < claim.most_keys:
         lane_of = {"queue": lane[0], "type": lane[1], "now": claim.now}
         parameters = {**lane_of, "after": page.after, "limit": claim.keys_at_once}
         rows = page.within(connection.rows(statement("keys_with_work"), parameters))
-        found += _read_jobs_of(connection, claim, lane, rows)
+        count += _read_jobs_of(connection, claim, lane, rows)
         page = next_page(pages, rows)
 
 
@@ -125,20 +125,20 @@ def _read_jobs_of(connection: SqliteConnection, claim: LimitedClaim, lane: LaneK
         claim.note_tasks(names, _by_name(connection, names))
     claim.note_keys(lane, keys)
     strict, reads = claim.split_strict(claim.open_keys(lane, [row[0] for row in keys]))
-    found = 0
+    count = 0
     for key, most in reads:
         jobs = jobs_of[key][:most]
         if most > JOBS_WITH_KEY == len(jobs):
             rows = connection.rows(statement("pending_of_key"), (*lane, key, claim.now, claim.now, most))
             jobs = [(*row, key) for row in rows]
         claim.add_key_jobs(lane, jobs)
-        found += bool(jobs)
+        count += bool(jobs)
     for key in strict:
         parameters = {"key": key, "queue": lane[0], "type": lane[1], "now": claim.now}
         rows = connection.rows(statement("first_of_key"), parameters)
         claim.add_key_jobs(lane, ((*row, key) for row in rows))
-        found += bool(rows)
-    return found
+        count += bool(rows)
+    return count
 
 
 # Submissions
@@ -147,11 +147,11 @@ def _read_jobs_of(connection: SqliteConnection, claim: LimitedClaim, lane: LaneK
 def full_keys(connection: SqliteConnection, jobs: Sequence[NewJob], now: int) -> FullKeys:
     """Read the running and pending jobs of keys that do more than wait if they are full."""
     keyed = due_keyed(jobs, now)
-    found = policies(keyed, _by_name(connection, names_of_keys(keyed))) if keyed else {}
-    keys = {job.concurrency_key or "" for job in keyed if job.id in found}
+    limits_by_job = policies(keyed, _by_name(connection, names_of_keys(keyed))) if keyed else {}
+    keys = {job.concurrency_key or "" for job in keyed if job.id in limits_by_job}
     rows = [(key, *row) for key in keys for row in connection.rows(statement("due_jobs_of_key"), (key,))]
     jobs_of = ((key, queue, KeyJob(job_id, State(state), bool(stops))) for key, queue, job_id, state, stops in rows)
-    return FullKeys(found, jobs_of) if keys else NO_FULL_KEYS
+    return FullKeys(limits_by_job, jobs_of) if keys else NO_FULL_KEYS
 
 
 def refuse_full_keys(connection: SqliteConnection, jobs: Sequence[NewJob], now: int) -> None:
@@ -219,19 +219,19 @@ def _first(connection: SqliteConnection, key: str) -> JobId | None:
 
 def _waiting(connection: SqliteConnection, kind: str, rest: str) -> int:
     """Count the waiting jobs of a limit, up to one more than MOST_WAITING."""
-    found, most = 0, MOST_WAITING + 1
+    count, most = 0, MOST_WAITING + 1
     if kind != "key":
         for lane in _lanes(connection, "next_queue_with_work", "next_type_with_work"):
-            if found < most and rest == lane[0 if kind == "queue" else 1]:
-                found += connection.rows(statement("waiting_of_lane"), (*lane, most - found))[0][0]
+            if count < most and rest == lane[0 if kind == "queue" else 1]:
+                count += connection.rows(statement("waiting_of_lane"), (*lane, most - count))[0][0]
     for lane in _lanes(connection, "next_queue_with_keys", "next_type_with_keys"):
-        if found >= most:
+        if count >= most:
             break
         if kind == "key":
-            found += connection.rows(statement("waiting_of_key"), (*lane, rest, most - found))[0][0]
+            count += connection.rows(statement("waiting_of_key"), (*lane, rest, most - count))[0][0]
         elif rest == lane[0 if kind == "queue" else 1]:
-            found += connection.rows(statement("waiting_of_keyed_lane"), (*lane, most - found))[0][0]
-    return found
+            count += connection.rows(statement("waiting_of_keyed_lane"), (*lane, most - count))[0][0]
+    return count
 
 
 def _lanes(connection: SqliteConnection, next_queue: str, next_type: str) -> Iterator[LaneKey]:

@@ -68,7 +68,6 @@ class SqliteDialect:
         )
 
     def among(self, ids: Sequence[JobId]) -> Condition:
-        """Write the condition that a job is one of these."""
         return "id IN (SELECT value FROM json_each({}))", (ids_text(ids),)
 
     def conditions(self, query: JobQuery) -> Iterator[Condition]:

@@ -4,24 +4,24 @@ SQLite sends no notifications, but its change counter (`PRAGMA data_version`) ca
 inotify reports accesses to a file. So an idle process sleeps and does not poll. There are two sources:
 
 - **The notify file**, a small file beside the database. After a commit that made work the writer reads a byte of it;
-  after one that set a time for upkeep it opens and closes it for writing. inotify tells the two apart, and nothing goes
-  to the disk. (Setting the times of a file would, and sometimes takes as long as a commit.) Listeners notice it at
-  once, and find what was committed in the database. A listener that is notified again and again pauses in between,
-  longer the longer it goes on. Processes that never claim do not wake up for new work: they would take the core of the
-  committing process or of the worker that the notification is for.
+  after one that set a time for upkeep it opens and closes it for writing. inotify reports the two differently, and
+  nothing is written to the disk. (Setting the times of a file would, and sometimes takes as long as a commit.)
+  Listeners notice it at once, and find what was committed in the database. A listener that is notified again and again
+  pauses in between, longer the longer it goes on. Processes that never claim do not wake up for new work: they would
+  take the core of the committing process or of the worker that the notification is for.
 - **The write-ahead log**. Every commit writes to it: also a commit on a caller's own connection, by an older release,
   by a process that died before it notified, and one that only finishes a job. The counter moves when the commit is on
   the disk, so after a write the counter is read again and again for a while (`COUNTER_DELAYS`). Which change it was is
-  unknown, so everyone is woken, but at most every `CHECK_SECONDS`, and not that soon after a notification, because most
-  commits are notified. Meanwhile the watch on the log is off: a busy log must not keep a listener busy. inotify reports
-  writes in the middle of a commit, so shortly after a notification the log's time is polled instead, which costs less.
-  While notifications follow each other, everyone is woken every `LONGEST_UNCHECKED_SECONDS`, in case a commit among
-  them was not notified.
+  unknown, so all listeners are woken, but at most every `CHECK_SECONDS`, and not that soon after a notification,
+  because most commits are notified. Meanwhile the watch on the log is off: a busy log must not keep a listener busy.
+  inotify reports writes in the middle of a commit, so shortly after a notification the log's time is polled instead,
+  which costs less. While notifications follow each other, all listeners are woken every `LONGEST_UNCHECKED_SECONDS`, in
+  case a commit among them was not notified.
 
 Failures: where the notify file or inotify cannot be used, the counter is read every `CHECK_SECONDS`. A listener is also
-woken by commits of its own process, and then looks once more than needed. What happens between two waits is seen at the
-next one: the kernel keeps the events, and the counter only grows. The log is never opened here: closing it would drop
-the locks that this process holds on it (POSIX locks).
+woken by commits of its own process, and then queries once more than needed. What happens between two waits is seen at
+the next one: the kernel keeps the events, and the counter only grows. The log is never opened here: closing it would
+drop the locks that this process holds on it (POSIX locks).
 """
 
 from __future__ import annotations
@@ -324,12 +324,12 @@ class Listener:
         """Wait until another process may have committed, at most for a while; return the topics that may be new."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + seconds
-        # Another waiter of this process may be the one to notice; the counts tell all of them.
+        # Another waiter of this process may be the one to notice; the counts show it to all of them.
         before = self._counts()
         await asyncio.sleep(min(self._reported_at + self._pause - loop.time(), seconds))
         delays = iter(COUNTER_DELAYS)
         with self._events.subscribed() as event:
-            while not (topics := self._news_since(before, loop.time())):
+            while not (topics := self._topics_since(before, loop.time())):
                 left = give_up_at - loop.time()
                 if left <= 0:
                     return NOWHERE
@@ -363,11 +363,11 @@ class Listener:
     def _counts(self) -> tuple[int, int, int]:
         return self._events.work, self._events.times, self._changes
 
-    def _news_since(self, before: tuple[int, int, int], now: float) -> frozenset[Topic]:
+    def _topics_since(self, before: tuple[int, int, int], now: float) -> frozenset[Topic]:
         work, times, changes = before
         notified = (self._events.work != work, self._events.times != times)
         if not any(notified):
-            # Only here: a notified commit moves the counter too, and would wake everyone.
+            # Only here: a notified commit moves the counter too, and would wake all listeners.
             may_check = now >= self._reported_at + CHECK_SECONDS
             self._events.report_log(enabled=may_check and not self._events.is_log_written)
             if may_check:

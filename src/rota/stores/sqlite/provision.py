@@ -9,19 +9,19 @@ from rota.core.errors import InvalidRequest
 from rota.stores.sqlite.driver import IN_MEMORY, StandardConnection
 from rota.stores.sqlite.migrations import applied
 
-#: The files of a store: the database, its log, and what processes tell each other by.
+#: The files of a store: the database, its log, and the files for notifications between processes.
 _SUFFIXES: Final = ("", "-wal", "-shm", "-notify", "-claims")
 
 
 def path_of_namespace(path: Path, name: str) -> Path:
-    """Give the file of a namespace."""
+    """Return the file of a namespace."""
     if str(path) == IN_MEMORY:
         raise InvalidRequest("store: a store in memory has no namespaces; use a file or a database", field="store")
     return path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
 def exists(path: Path) -> bool:
-    """Say whether a file has the tables of a store."""
+    """Return whether a file has the tables of a store."""
     if not path.exists():
         return False
     connection = StandardConnection(str(path))

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Final, TypeVar, TypeVarTuple
 
 from rota.core.ledger import LedgerEntry
+from rota.ports.caller_tx import run_sync
 from rota.stores.base import ledger
-from rota.stores.base.session import Running, run_now
+from rota.stores.base.session import Running
 from rota.stores.rows import Row
 from rota.stores.sqlite.driver import DatabaseBusy, DatabaseFailed, SqliteConnection
 from rota.stores.sqlite.statements import statement
@@ -65,7 +66,7 @@ def shared(
     """Return a verb that all stores share as a plain function of a connection."""
 
     def run(connection: SqliteConnection, *arguments: *Ts) -> T:
-        return run_now(verb(SqliteSession(connection), *arguments))
+        return run_sync(verb(SqliteSession(connection), *arguments))
 
     return run
 
@@ -89,7 +90,7 @@ def recorded(
 
 
 def in_snapshot(verb: Callable[[SqliteConnection, *Ts], T]) -> Callable[[SqliteConnection, *Ts], T]:
-    """Return a verb of several reads that sees one snapshot of the database."""
+    """Return a verb whose reads all use one snapshot of the database."""
 
     def run(connection: SqliteConnection, *arguments: *Ts) -> T:
         connection.run("SAVEPOINT reading")

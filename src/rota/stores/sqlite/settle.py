@@ -42,7 +42,7 @@ def settle(connection: SqliteConnection, settlements: Sequence[Settlement], now:
 
 
 def _is_plain(settlement: Settlement) -> bool:
-    """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
+    """Whether this is a success without log and follow-up job: nearly all of them are."""
     return (
         settlement.target is _COMPLETED
         and settlement.source is _RUNNING

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext
 from copy import copy
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
 from time import time_ns
@@ -34,7 +34,7 @@ from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import to_micros
 from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
-from rota.ports.clock import Clock
+from rota.ports.clock import Clock, wall_clock
 from rota.ports.store import (
     Dispatched,
     Inserted,
@@ -50,6 +50,7 @@ from rota.stores.base import cluster
 from rota.stores.base.session import Running
 from rota.stores.base.store import BaseStore
 from rota.stores.limit_memory import LimitMemory
+from rota.stores.rows import micros
 from rota.stores.sqlite import (
     breakers,
     check,
@@ -97,11 +98,6 @@ T = TypeVar("T")
 S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
 READERS: Final = 2
-
-
-def wall_clock() -> datetime:
-    """Return the time of this host, which is the store's time: SQLite has no server."""
-    return datetime.now(UTC)
 
 
 def wall_micros() -> int:
@@ -282,15 +278,14 @@ class SqliteStore(BaseStore[SqliteSession]):
     ) -> Sequence[Inserted]:
         if entry is not None:
             return await self._change(insert.insert_recorded, jobs, bound, entry, now=now)
-        moment = None if now is None else to_micros(now)
-        return await self._writer.run(self._insert, jobs, bound, moment, mode=self._insert_mode)
+        return await self._writer.run(self._insert, jobs, bound, micros(now), mode=self._insert_mode)
 
     async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         self.watch_for_work()
         if self._handoff is not None and claim.ids is None:
-            return await self._claim_or_wait(self._handoff, claim, _micros(now))
+            return await self._claim_or_wait(self._handoff, claim, micros(now))
         verb = self._timed(claims.claim_jobs)
-        return await self._writer.run(verb, claim, self._memory, _micros(now), mode=self._claim_mode)
+        return await self._writer.run(verb, claim, self._memory, micros(now), mode=self._claim_mode)
 
     async def _claim_or_wait(self, handoff: ClaimHandoff, claim: Claim, now: int | None) -> Sequence[Job]:
         answer = handoff.take(claim)
@@ -304,14 +299,14 @@ class SqliteStore(BaseStore[SqliteSession]):
         return jobs
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
-        answers = await self._writer.run(self._renew, renewals, _micros(now), mode=MERGEABLE)
+        answers = await self._writer.run(self._renew, renewals, micros(now), mode=MERGEABLE)
         return [answer for answer in answers if answer is not None]
 
     async def settle(
         self, settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         if entry is None:
-            applied = await self._writer.run(self._settle, settlements, _micros(now), mode=MERGEABLE)
+            applied = await self._writer.run(self._settle, settlements, micros(now), mode=MERGEABLE)
         else:
             applied = await self._change_recorded(settle.settle, settlements, entry, now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
@@ -434,10 +429,6 @@ class SqliteStore(BaseStore[SqliteSession]):
     async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
         return await self._query_at(breakers.calls, counts, now=now)
 
-    # Audit log and tokens
-
-    # Operations
-
     # Workflows
 
     async def put_workflow(
@@ -452,8 +443,6 @@ class SqliteStore(BaseStore[SqliteSession]):
 
     async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         return await self._change_recorded(workflows.rerun, again, entry, now)
-
-    # History
 
     # How verbs are run: those that all stores share, and this store's own
 
@@ -476,7 +465,7 @@ class SqliteStore(BaseStore[SqliteSession]):
     async def _change(
         self, verb: Callable[[SqliteConnection, *Ts, int], T], *arguments: *Ts, now: datetime | None
     ) -> T:
-        return await self._writer.run(self._timed(verb), *arguments, _micros(now))
+        return await self._writer.run(self._timed(verb), *arguments, micros(now))
 
     async def _change_recorded(
         self, verb: Callable[[SqliteConnection, S, int], T], subject: S, entry: LedgerEntry | None, now: datetime | None
@@ -490,7 +479,7 @@ class SqliteStore(BaseStore[SqliteSession]):
     async def _query_at(
         self, verb: Callable[[SqliteConnection, *Ts, int], T], *arguments: *Ts, now: datetime | None
     ) -> T:
-        return await self._reader().run(self._timed(verb), *arguments, _micros(now))
+        return await self._reader().run(self._timed(verb), *arguments, micros(now))
 
     async def _read_snapshot(self, verb: Callable[[SqliteSession, *Ts], Running[T]], *arguments: *Ts) -> T:
         return await self._query(in_snapshot(shared(verb)), *arguments)
@@ -498,7 +487,7 @@ class SqliteStore(BaseStore[SqliteSession]):
     _count = _read_snapshot
 
     def _reader(self) -> ConnectionRunner:
-        """Give the next reader, or the one after it while the first is busy: a count of millions takes seconds."""
+        """Return the next reader, or the one after it while the first is busy: a count of millions takes seconds."""
         reader = next(self._next_reader)
         return next(self._next_reader) if reader.is_busy else reader
 
@@ -506,7 +495,7 @@ class SqliteStore(BaseStore[SqliteSession]):
         self, connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
         handoff = self._handoff
-        if handoff is not None and len(jobs) == 1 and bound is None and (checksums := handoff.glance()):
+        if handoff is not None and len(jobs) == 1 and bound is None and (checksums := handoff.used_checksums()):
             receipts = handoff.hand_over(connection, jobs[0], checksums, now)
             if receipts is not None:
                 return receipts
@@ -525,10 +514,6 @@ class SqliteStore(BaseStore[SqliteSession]):
 
 def _micros_of(clock: Clock) -> Callable[[], int]:
     return wall_micros if clock is wall_clock else lambda: to_micros(clock())
-
-
-def _micros(now: datetime | None) -> int | None:
-    return None if now is None else to_micros(now)
 
 
 def _untimed(verb: Callable[[SqliteConnection, S], T]) -> Callable[[SqliteConnection, S, int], T]:

@@ -7,7 +7,7 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, span_to_micros
-from rota.core.unique_keys import KeyHolder, UniqueKey, Verdict, decide
+from rota.core.unique_keys import KeyDecision, KeyHolder, UniqueKey, decide
 from rota.ports.store import Inserted
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
@@ -21,16 +21,16 @@ def repeated(connection: SqliteConnection, job: NewJob, key: UniqueKey, now: int
         return None
     job_id, state, fence, created_at, priority = rows[0]
     holder = KeyHolder(job_id, State(state), fence, from_micros(created_at))
-    verdict = decide(key, holder, from_micros(now))
-    if verdict is Verdict.FREE:
+    decision = decide(key, holder, from_micros(now))
+    if decision is KeyDecision.FREE:
         return None
-    if verdict is Verdict.REPLACE:
+    if decision is KeyDecision.REPLACE:
         _replace(connection, job, key, holder, priority, now)
     return Inserted(job_id, receipt_of(job, key, holder), holder.state)
 
 
 def take_key(connection: SqliteConnection, job: NewJob, key: UniqueKey, job_id: JobId, now: int) -> None:
-    """Give a key to a new job."""
+    """Record that a new job has a key."""
     until = now + span_to_micros(key.keep)
     connection.run(statement("save_key"), (*key.name_for(job.type, job.queue), b"", job_id, until))
 

@@ -71,10 +71,10 @@ def _run_again(connection: SqliteConnection, again: Rerun, now: int) -> bool:
 def keep_ends(connection: SqliteConnection, ids: Sequence[JobId]) -> list[int]:
     """Note how jobs ended that are about to be deleted; return the workflows to which they belong."""
     text = ids_text(ids)
-    found = [number for (number,) in connection.rows(statement("workflows_of_jobs"), (text,))]
-    if found:
+    workflow_ids = [number for (number,) in connection.rows(statement("workflows_of_jobs"), (text,))]
+    if workflow_ids:
         connection.run(statement("keep_ends_of_nodes"), (text,))
-    return found
+    return workflow_ids
 
 
 def delete_empty(connection: SqliteConnection, ids: Sequence[int]) -> None:

@@ -90,7 +90,7 @@ class RunnerThread(ABC):
     def __init__(self, name: str, opener: Opener, *, check_file: FileCheck | None = None) -> None:
         self._check_file = check_file
         self._queue: deque[QueuedCall] = deque()
-        #: Wakes the thread, once for all operations that arrive until it looks at the queue.
+        #: Wakes the thread, once for all operations that arrive until it reads the queue.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_woken = False
         #: Held by the thread that uses the connection.
@@ -279,7 +279,7 @@ class WriterThread(RunnerThread):
 
 
 class ReaderThread(RunnerThread):
-    """A reader: each operation sees a snapshot of its own."""
+    """A reader: each operation reads its own snapshot."""
 
     def _execute(self, batch: list[QueuedCall]) -> None:
         for operation in batch:

@@ -1,6 +1,6 @@
 """Built-in job types: their handlers, and the checks of their payloads at submission.
 
-The HTTP client is imported with the first `http` job: it is a quarter of all that a worker would load, and most workers
+The HTTP client is imported with the first `http` job: it is a quarter of the code that a worker loads, and most workers
 never need it.
 """
 

@@ -52,7 +52,7 @@ UPDATE_EVERY_SECONDS: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class ChildJob:
-    """A job as its child process knows it."""
+    """A job as it is sent to a child process."""
 
     id: JobId
     type: str
@@ -82,7 +82,7 @@ class ChildProgram:
         #: Step requests that wait for their answers.
         self._step_requests: dict[int, Future[StepAnswer]] = {}
         self._numbers = count(1)
-        self._house: CallerTxConfig | None = None
+        self._caller_tx_config: CallerTxConfig | None = None
 
     def run(self) -> None:
         """Serve until the orders end."""
@@ -98,7 +98,7 @@ class ChildProgram:
             self._answer({"outcome": outcome, "bytes": size, "log": log, "progress": progress})
 
     def _steps_of(self, job: ChildJob) -> AttemptSteps:
-        return AttemptSteps(self, TransactionSteps(job.id, job.fence, self._house))
+        return AttemptSteps(self, TransactionSteps(job.id, job.fence, self._caller_tx_config))
 
     def _perform(self, job: ChildJob, context: JobContext) -> dict[str, Any]:
         handler: Handler | None = None
@@ -140,12 +140,12 @@ class ChildProgram:
             if not data:
                 break
             for message in messages.feed(data):
-                self._obey(message)
+                self._apply_orders(message)
         if self._job is not None:
             os.killpg(0, signal.SIGKILL)
         self._inbox.put(None)
 
-    def _obey(self, message: dict[str, Any]) -> None:
+    def _apply_orders(self, message: dict[str, Any]) -> None:
         match message:
             case {"path": [*entries]}:
                 sys.path[:] = entries
@@ -153,8 +153,8 @@ class ChildProgram:
                 set_up(level, form, fields_for(worker))
             case {"capture": True}:
                 capture_records()
-            case {"house": [factory, url, encryption_keys]}:
-                self._house = CallerTxConfig(factory, url, encryption_keys)
+            case {"caller_tx": [factory, url, encryption_keys]}:
+                self._caller_tx_config = CallerTxConfig(factory, url, encryption_keys)
             case {"run": _}:
                 self._job = _child_job_of(message["run"])
                 self._inbox.put(self._job)

@@ -26,7 +26,7 @@ from rota.worker.execution import Execution
 from rota.worker.executors.loop_thread import HandlerLoop
 
 T = TypeVar("T")
-#: After so many attempts without a pause a slot yields to the loop: handlers that never suspend must not block it.
+#: After this many attempts without a pause a slot yields to the loop: handlers that never suspend must not block it.
 MOST_WITHOUT_PAUSE: Final = 64
 
 

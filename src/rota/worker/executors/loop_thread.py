@@ -6,8 +6,8 @@ written, deadlines are noticed. The price is communication between two threads; 
 (`call_threadsafe` here, `AttemptTracker.wake` back), not one for each job.
 
 If user code raises out of the loop (`SystemExit` in a callback), the loop is started again: its tasks are still there.
-While the thread is blocked, `blocked_for` tells for how long, from any thread, and `stack_text` shows where. At the end
-the loop's tasks are cancelled; a thread that does not end is a daemon and ends with the process.
+While the thread is blocked, `blocked_for` returns for how long, from any thread, and `stack_text` where. At the end the
+loop's tasks are cancelled; a thread that does not end is a daemon and ends with the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 _log = logging.getLogger("rota.worker")
-#: A loop that has not responded for so long counts as blocked.
+#: A loop that has not responded for this time counts as blocked.
 BLOCKED_SECONDS: Final = 1.0
 _FRAMES_SHOWN: Final = 12
 

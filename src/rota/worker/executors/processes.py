@@ -1,14 +1,14 @@
 """The executor of handlers in child processes: for handlers that may block, leak, crash, or have to be killed.
 
-Children are started when they are first needed, up to one for each slot, and run one job at a time. A child is told
-which handler to import (by a reference from the worker's own registry, never by anything in a payload), gets the
-payload as it was stored, and answers with an outcome. JSON over pipes; nothing is pickled.
+Children are started when they are first needed, up to one for each slot, and run one job at a time. A child gets a
+reference to the handler (from the worker's own registry, never from a payload) and the payload as it was stored, and
+answers with an outcome. JSON over pipes; nothing is pickled.
 
 An attempt starts when its child is ready for it, so a slow import does not count against the job's time limit. On a
 timeout or a lost lease the child is killed, with all it started. On a cancel or a drain it is asked to stop, and killed
 if it does not within its grace period. If a child dies by itself, its job is lost, with the exit status and the tail of
-its standard error; the core decides how often that may happen. A child is replaced after so many jobs, or once it has
-grown too large. If the worker dies, its children notice that their orders end, and kill themselves.
+its standard error; the core decides how often that may happen. A child is replaced after a number of jobs, or once it
+has grown too large. If the worker dies, its children notice that their orders end, and kill themselves.
 """
 
 from __future__ import annotations
@@ -119,15 +119,15 @@ class ProcessExecutor:
             child.send({"logs": [*self._options.logs, self._options.name]})
         if self._options.capture_logs:
             child.send({"capture": True})
-        if self._options.house is not None:
-            child.send({"house": astuple(self._options.house)})
+        if self._options.caller_tx_config is not None:
+            child.send({"caller_tx": astuple(self._options.caller_tx_config)})
         return child
 
     def _run_in(self, child: ChildProcess, attempt: RunningAttempt) -> None:
         child.attempt, attempt.slot = attempt, child
         child.jobs += 1
         job = attempt.job
-        # The span is started here; the child knows only the id of the trace.
+        # The span is started here; the child gets only the id of the trace.
         self._execution.handler_context(attempt, copy_context())
         child.send(
             {

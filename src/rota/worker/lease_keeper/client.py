@@ -7,9 +7,9 @@ worker does not wait for it to be up, and does not wake it for each message: mes
 worker's death. It is woken with the worker's ALIVE messages, when something is urgent, and before the pipe is full. It
 also gets the id of each claim before that is sent, so that it can hand back the claim's jobs if the worker dies.
 
-Clocks: both processes read the host's monotonic clock, so the lease keeper tells when it *sent* a renewal, and leases
-count from there. Its messages wait in the pipe while this process cannot read, and are read before any lease is judged
-(`renew_now`).
+Clocks: both processes read the host's monotonic clock, so the lease keeper reports when it *sent* a renewal, and leases
+count from there. Its messages wait in the pipe while this process cannot read, and are read before any lease is treated
+as lapsed (`renew_now`).
 
 If the lease keeper dies, the worker renews in-process until another one runs. If the worker dies, the lease keeper
 hands its jobs back. If both die, or the host does, the leases lapse.
@@ -55,7 +55,7 @@ from rota.worker.outcomes import StopReason
 from rota.worker.tracker import AttemptTracker
 
 _log = logging.getLogger("rota.worker")
-#: Released leases are sent together, with the next message or at the latest when there are so many.
+#: Released leases are sent together, with the next message or at the latest when this many have collected.
 MOST_RELEASED: Final = 256
 #: How many bytes may lie in the pipe before the lease keeper is woken. A pipe holds four times as many, but the kernel
 #: gives less to a user with very many pipes; the lease keeper is woken when the pipe is full, too.
@@ -78,7 +78,7 @@ class SourceReference:
     argument: Any
 
 
-#: Gives the tokens by which an API knows who holds a lease.
+#: Returns the tokens that prove to an API who holds a lease.
 LeaseTokens = Callable[[Iterable[LeaseKey]], Mapping[LeaseKey, str]]
 
 
@@ -134,8 +134,8 @@ class LeaseKeeperProcess:
         self._answers.drain()
 
     async def close(self) -> None:
-        """Say goodbye and wait for the process to end."""
-        self.send(empty_message(MessageType.GOODBYE))
+        """Send the message of a normal end, and wait for the process to end."""
+        self.send(empty_message(MessageType.NORMAL_END))
         self._orders.close()
         self._wake_up.close()
         self._answers.close()
@@ -215,7 +215,7 @@ class LeaseKeeperClient:
         await self._ready.wait()
 
     async def run(self) -> None:
-        """Keep a lease keeper running, and tell it that the worker is alive."""
+        """Keep a lease keeper running, and send it heartbeats of the worker."""
         while True:
             is_urgent = self._is_urgent.is_set()
             self._is_urgent.clear()

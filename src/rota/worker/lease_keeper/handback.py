@@ -1,9 +1,9 @@
-"""Hand-back of a dead worker's jobs: those it held, and those that were leased to it without its knowing.
+"""Hand-back of a dead worker's jobs: those it held, and those that were leased to it but never reached it.
 
 Held jobs are reported as lost: their handlers may have started, so each has used an attempt and counts a crash. There
 may be more. A waiting claim is answered by the process that submits a job, and for some milliseconds a dead worker
-looks alive: then a job is leased to a worker that never learns of it. Only the lease keeper knows the id of that claim.
-It repeats the claim for no queue, so that only jobs can come that were leased under that id before.
+seems alive: then a job is leased to a worker that never receives it. Only the lease keeper has the id of that claim. It
+repeats the claim for no queue, so that only jobs can come that were leased under that id before.
 
 A job that was leased and never held was not started, since a worker holds a job before it starts its handler: it is
 handed back without using an attempt. Only an at-most-once job is reported as lost in this case as well, because two
@@ -35,7 +35,7 @@ from rota.worker.lease_keeper.protocol import LeaseKey
 
 _log = logging.getLogger("rota.worker.lease_keeper")
 LARGEST_BATCH: Final = 500
-#: How many of a worker's last claims may have jobs that it does not know of.
+#: How many of a worker's last claims may have jobs that it has not received.
 OPEN_CLAIMS: Final = 2
 PAUSE_SECONDS: Final = 0.2
 

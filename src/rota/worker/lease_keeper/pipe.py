@@ -1,7 +1,7 @@
 """The two ends of a pipe on an event loop.
 
 The writing end accepts all data, writes what the pipe takes, and keeps the rest for later. The reading end reads as
-data comes, or (`LazyReader`) only when it is asked to, so that data alone does not wake the process.
+data comes, or (`LazyReader`) only when `drain` is called, so that data alone does not wake the process.
 """
 
 from __future__ import annotations

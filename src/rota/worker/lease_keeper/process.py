@@ -8,11 +8,11 @@ It does not renew for a worker that was stopped (SIGSTOP): others should take it
 when it continues. Nor does it renew for a worker that has sent nothing for a long time (`silence`: something holds its
 GIL), or a job could run for ever.
 
-The worker's death is the end of its process, where the system reports that (a pidfd), or else the end of the pipe,
-which stays open while a child that the worker's code has forked lives on. The worker hands over the pidfd of its own
-process: its process id might have been reused, or be unknown in another namespace. After the death the process groups
-of its children are killed, and its jobs are handed back (handback.py), with the text of a crash in native code. So
-those jobs run again in about a second instead of after a lease.
+The worker counts as dead when its process has ended, where the system reports that (a pidfd), or else at the end of the
+pipe, which stays open while a child that the worker's code has forked still runs. The worker hands over the pidfd of
+its own process: its process id might have been reused, or be unknown in another namespace. After the death the process
+groups of its children are killed, and its jobs are handed back (handback.py), with the text of a crash in native code.
+So those jobs run again in about a second instead of after a lease.
 
 If the lease keeper itself dies, the worker renews in-process and starts another one.
 """
@@ -100,7 +100,7 @@ class LeaseKeeper:
         self._renew_now = asyncio.Event()
         self._has_left = asyncio.Event()
         self._has_died = asyncio.Event()
-        self._said_goodbye = False
+        self._ended_normally = False
         self._crash_text = crash_text
         self._answers = PipeWriter(self._loop, answers)
         self._receive(received)
@@ -108,7 +108,7 @@ class LeaseKeeper:
         self._wake_up = PipeReader(self._loop, wake_up, lambda _: self._orders.drain(), lambda: None)
 
     async def run(self) -> None:
-        """Renew leases until the worker says goodbye or dies."""
+        """Renew leases until the worker ends normally or dies."""
         await self._is_set_up.wait()
         setup = self._setup
         if setup is None:
@@ -125,7 +125,7 @@ class LeaseKeeper:
             renewing = asyncio.create_task(self._renew_regularly(source, setup))
             await self._has_left.wait()
             renewing.cancel()
-            if not self._said_goodbye:
+            if not self._ended_normally:
                 await self._hand_back(source, setup)
 
     def _watch(self, pidfd: int) -> None:
@@ -167,8 +167,8 @@ class LeaseKeeper:
                     self._child_groups = read_child_groups(body)
                 case MessageType.RENEW_NOW:
                     self._renew_now.set()
-                case MessageType.GOODBYE:
-                    self._said_goodbye = True
+                case MessageType.NORMAL_END:
+                    self._ended_normally = True
                 case _:
                     pass
 
@@ -199,7 +199,7 @@ class LeaseKeeper:
         return not is_stopped(setup.pid)
 
     def _pass_tokens(self, source: WorkSource) -> None:
-        """Give the tokens of leases to a source that sends them: the client of an API."""
+        """Return the tokens of leases to a source that sends them: the client of an API."""
         add = getattr(source, "add_lease_tokens", None)
         if add is not None:
             add(self._lease_tokens)
@@ -247,7 +247,7 @@ class LeaseKeeper:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process was stopped by a signal; False where the system does not tell."""
+    """Return whether a process was stopped by a signal; False where the system does not report it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -37,14 +37,14 @@ class MessageType(Enum):
     #: Process groups to be killed if the worker dies.
     CHILD_GROUPS = 5
     RENEW_NOW = 6
-    GOODBYE = 7
+    NORMAL_END = 7
     #: To the worker: renewed, with the time at which the renewal was sent.
     RENEWED = 8
     CANCEL = 9
     LOST = 10
-    #: To the keeper: the id of a claim before it is sent. Jobs may be leased under it without the worker's knowing.
+    #: To the keeper: the id of a claim before it is sent. Jobs may be leased under it that never reach the worker.
     CLAIM_ID = 11
-    #: To the keeper: the tokens by which an API knows who holds a lease.
+    #: To the keeper: the tokens that prove to an API who holds a lease.
     LEASE_TOKENS = 12
 
 

@@ -20,7 +20,7 @@ READ_PAUSE_SECONDS: Final = 0.05
 _READ_BYTES: Final = 1 << 16
 #: Head and type of the last message of a worker that ends normally; as in protocol.py, whose imports are too expensive.
 _HEAD: Final = struct.Struct(">IB")
-_GOODBYE: Final = 7
+_NORMAL_END: Final = 7
 
 
 def read_for(orders: int, seconds: float) -> bytes:
@@ -41,13 +41,13 @@ def read_for(orders: int, seconds: float) -> bytes:
     return b"".join(received)
 
 
-def ends_in_goodbye(received: bytes) -> bool:
+def ends_normally(received: bytes) -> bool:
     """Return whether the worker has ended normally, so that nothing is left to do for it."""
     position, kind = 0, None
     while position + _HEAD.size <= len(received):
         length, kind = _HEAD.unpack_from(received, position)
         position += _HEAD.size + length
-    return kind == _GOODBYE
+    return kind == _NORMAL_END
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
     started_at = time.monotonic()
     orders, wake_up, answers, crash_text = map(int, sys.argv[1:5])
     received = read_for(orders, float(sys.argv[5]))
-    if ends_in_goodbye(received):
+    if ends_normally(received):
         return
     from rota.worker.lease_keeper.process import keep_leases  # noqa: PLC0415 - loaded late, see above
 

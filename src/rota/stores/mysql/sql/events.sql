@@ -84,7 +84,7 @@ FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS pruned_job
     STRAIGHT_JOIN rota_waiter AS waiter FORCE INDEX (PRIMARY) ON waiter.job_id = pruned_job.id;
 
 -- name: prune_events
--- Delete events that have expired, and locks of events that nobody emitted; not events that due waits have yet to be
+-- Delete events that have expired, and locks of events that were not emitted; not events that due waits have yet to be
 -- given. Served by rota_event_expiry and rota_waiter_event.
 DELETE FROM rota_event
 WHERE expires_at <= %(before)s AND NOT (

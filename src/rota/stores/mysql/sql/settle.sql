@@ -53,8 +53,8 @@ DELETE lease FROM rota_lease AS lease FORCE INDEX (PRIMARY)
 WHERE id IN %(ids)s AND fence = %(fence)s AND cancel_requested_at IS NULL AND expires_at IS NULL;
 
 -- name: require_row_count
--- Fail unless the statement before changed exactly so many rows. For statements sent before the answer of the one
--- before is known.
+-- Fail unless the statement before changed exactly this number of rows. For statements sent before the answer of the
+-- one before is known.
 IF ROW_COUNT() <> %(count)s THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'unexpected number of rows';
 END IF;

@@ -31,8 +31,8 @@ SELECT * FROM leased
 -- name: claim_lanes
 -- Lease the most urgent jobs of several lanes to a worker: first counts, without locks, how they are spread, then
 -- takes from each lane its share. If other workers took all of these meanwhile, it returns one row of NULLs; if there
--- was nothing, no row. The last column tells whether the worker's previous claim was still open, if that was asked; if
--- it was not, there is always a row. Otherwise as claim_lane.
+-- was nothing, no row. The last column shows whether the worker's previous claim was still open, if that was requested;
+-- if it was not, there is always a row. Otherwise as claim_lane.
 WITH {urgent_lanes},
 {due_in_lanes},
 {lease_chosen},

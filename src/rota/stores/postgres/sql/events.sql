@@ -100,7 +100,7 @@ UPDATE {schema}rota_dependency SET met = true WHERE child = ANY($1::bigint[]) AN
 DELETE FROM {schema}rota_waiter WHERE job_id = ANY($1::bigint[])
 
 -- name: delete_old_events
--- Delete events that have expired, and locks of events that nobody emitted; not events that due waits have yet to be
+-- Delete events that have expired, and locks of events that were not emitted; not events that due waits have yet to be
 -- given. Served by rota_event_expiry and rota_waiter_event.
 DELETE FROM {schema}rota_event WHERE name IN (
     SELECT name FROM {schema}rota_event AS event

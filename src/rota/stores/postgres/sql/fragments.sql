@@ -71,9 +71,9 @@ lane AS (
 )
 
 -- name: conditions_of_claim
--- What a claim must heed: the time (0), paused queues (1), limits of queues and tasks (2), the lanes in which jobs with a
--- concurrency key wait (3), and whether the row for all keys is there (4). The limits by primary key. Expects `clock` and
--- the lanes of keyed_lanes.
+-- The restrictions of a claim: the time (0), paused queues (1), limits of queues and tasks (2), the lanes in which jobs
+-- with a concurrency key wait (3), and whether the row for all keys is there (4). The limits by primary key. Expects
+-- `clock` and the lanes of keyed_lanes.
 SELECT 0 AS kind, now::text AS name FROM clock
 UNION ALL
 SELECT 1, name FROM {schema}rota_queue
@@ -98,7 +98,7 @@ SELECT name FROM {schema}rota_limit WHERE name >= 'q'
 
 -- name: urgent_lanes
 -- How many of the most urgent jobs of several lanes are in which lane; lanes with a limit are left out. Locks nothing. Served by rota_job_turn. With
--- many lanes, a few jobs of each are read first: no job behind as many of those as are asked for is among the most
+-- many lanes, a few jobs of each are read first: no job behind as many of those as are requested is among the most
 -- urgent, so no lane is read beyond that point. If there are too few of them, there is no such bound.
 clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 limited AS MATERIALIZED ({limited_lanes}),
@@ -190,7 +190,7 @@ remembered AS (
 
 -- name: keep_claim_open
 -- If a claim found nothing, leave it open for a while, so that a submitter may answer it with a new job; and delete
--- the previous open claim of this worker, which tells whether it has been answered. See handoff.py. Expects `clock`
+-- the previous open claim of this worker; the count shows whether it has been answered. See handoff.py. Expects `clock`
 -- and `chosen`. The previous claim has another id than this one, or this one is not left open.
 former AS (
     DELETE FROM {schema}rota_open_claim WHERE claim_id = $14::text RETURNING claim_id

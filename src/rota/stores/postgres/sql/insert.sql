@@ -4,8 +4,8 @@
 -- Store new jobs whose ids are free. By primary key, of rota_job and of one partition of rota_job_done. It looks into
 -- both, because the unique index no longer holds a job that ends meanwhile, but one of the two tables does in the
 -- snapshot of this statement. A job that came and ended after this statement began is refused by the trigger
--- rota_job_ended_meanwhile. OFFSET 0 keeps the look into rota_job_done one lookup per job: a join would be planned
--- while the table is small.
+-- rota_job_ended_meanwhile. OFFSET 0 keeps the check of rota_job_done one lookup per job: a join would be planned while
+-- the table is small.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now)
 INSERT INTO {schema}rota_job AS job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, expires_at, timeout, delivery,
@@ -111,8 +111,8 @@ RETURNING id, state, created_at, CASE WHEN $11::text IS NOT NULL THEN pg_notify(
 
 -- name: insert_plain
 -- Store new plain jobs. For the ids of one partition, as insert_one; otherwise as insert_jobs. If queues have a limit,
--- only if the table's size on disk has not even room for so many unfinished jobs (64 fit on a page), with some to
--- spare for concurrent inserts; otherwise nothing is stored.
+-- only if the table's size on disk is too small for that many unfinished jobs (64 fit on a page), with some to spare
+-- for concurrent inserts; otherwise nothing is stored.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 room AS MATERIALIZED (
     SELECT bound.most IS NULL OR pg_relation_size('{schema}rota_job') / 8192 * 64 + 100000 < bound.most AS is_there

@@ -1,7 +1,7 @@
 -- Stored limits, and claims of the jobs that they concern; see limits.py.
 
 -- name: claim_conditions
--- What a claim must heed; see conditions_of_claim. The lanes by a loose index scan of rota_job_key.
+-- The restrictions of a claim; see conditions_of_claim. The lanes by a loose index scan of rota_job_key.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 {keyed_lanes}
 {conditions_of_claim}

@@ -12,7 +12,7 @@ ORDER BY part.relname
 SELECT id FROM {schema}rota_job_done_rest WHERE id >= $1::bigint AND id < $2::bigint LIMIT 1
 
 -- name: has_many_between
--- Whether at least so many finished jobs have ids in a range. By primary key.
+-- Whether at least a number of finished jobs have ids in a range. By primary key.
 SELECT id FROM {schema}rota_job_done WHERE id >= $1::bigint AND id < $2::bigint ORDER BY id OFFSET $3::bigint LIMIT 1
 
 -- name: kept_between

@@ -35,7 +35,7 @@ LIMIT $2::bigint
 
 -- name: timetable
 -- The time, and when upkeep is needed next: the earliest due job, lease end, expiry, fire time and end of a wait. One
--- look at the left edge of five indexes; of rota_job_time and rota_job_lease from the scan start (see low_water.py).
+-- read at the left edge of five indexes; of rota_job_time and rota_job_lease from the scan start (see low_water.py).
 SELECT
     {clock},
     (SELECT min(run_at) FROM {schema}rota_job WHERE state IN ('scheduled', 'retrying') AND run_at >= $1::bigint),
@@ -46,9 +46,9 @@ SELECT
 
 -- name: is_anything_prunable
 -- The time, and whether anything may be past its retention: finished jobs by state, claims, keys, history. (It may
--- have to be kept all the same.) Locks nothing; one look at the left edge of rota_job_done_finished, rota_claim_at,
--- rota_idempotency_expiry, rota_event_expiry and rota_occurrence_at each. There are few members; of the ledger the oldest entry that may
--- go is read.
+-- have to be kept all the same.) Locks nothing; one read at the left edge of rota_job_done_finished, rota_claim_at,
+-- rota_idempotency_expiry, rota_event_expiry and rota_occurrence_at each. There are few members; of the ledger the
+-- oldest entry that may go is read.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now)
 SELECT
     now,

@@ -1,4 +1,4 @@
--- Webhooks: addresses that are told of events.
+-- Webhooks: addresses that are notified of events.
 
 -- name: create_webhook
 -- Store a new webhook.

@@ -8,7 +8,7 @@ one transaction; then it writes the job into the claim's slot of the claims file
 What can go wrong:
 
 - The worker has died. Its socket is gone with it, and the submitter checks that first. A worker that is dying, or
-  hangs, may be given one job: its lease keeper asks for that job by the claim's id and returns it; if that has died
+  hangs, may be given one job: its lease keeper repeats the claim by its id and hands that job back; if that has died
   too, the job waits for its lease to lapse, as every job of such a worker. Jobs that must not start twice, or have one
   attempt, are never handed over.
 - The claim is answered twice at once, by itself and by a submitter. Both record the leases under the claim's id, one
@@ -91,7 +91,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         self._now = now
         self.memory = LimitMemory()
         #: The checksums of the used slots; empty if no claim waits. One system call.
-        self.glance = file.checksums
+        self.used_checksums = file.checksums
         #: The earlier claims of each worker, until they are removed from the file.
         self._earlier: dict[str, tuple[_AwaitedClaim, ...]] = {}
         self._receiver: WakeupReceiver | None = None
@@ -280,7 +280,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         return None
 
     def _deliver(self, entry: ClaimSlot, answer: HandedOffJob) -> None:
-        if self.bring(answer) and self._receiver is not None:
+        if self.deliver(answer) and self._receiver is not None:
             # The claim is of this process.
             self._file.remove(entry.slot, entry.checksum)
             self._receiver.call_soon(self._report, {ClaimTopic(answer.claim_id)})

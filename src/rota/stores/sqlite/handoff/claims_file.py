@@ -126,7 +126,7 @@ class ClaimsFile(DescriptorOwner):
     def waiting(self, queue: str, job_type: str, checksums: bytes | None = None) -> list[ClaimSlot]:
         """Return the claims that wait for jobs of a queue and type, longest waiting first."""
         now = monotonic_micros()
-        found = []
+        slots = []
         used = _unpack_checksums(self.checksums() if checksums is None else checksums)
         # One read for all, decoded only where the type occurs: many claims may wait for other types.
         content, type_bytes = self._read_at(len(used) * SLOT_BYTES, _FIRST_SLOT), job_type.encode()
@@ -140,9 +140,9 @@ class ClaimsFile(DescriptorOwner):
             elif content.find(type_bytes, begin, begin + length) >= 0:
                 claim = _decode(content[begin : begin + length], checksum)
                 if isinstance(claim, WaitingClaim) and self._is_for(claim, queue, job_type):
-                    found.append(ClaimSlot(since, slot, checksum, until, claim))
-        found.sort()
-        return found
+                    slots.append(ClaimSlot(since, slot, checksum, until, claim))
+        slots.sort()
+        return slots
 
     def _is_for(self, claim: WaitingClaim, queue: str, job_type: str) -> bool:
         return claim.file == self.database and queue in claim.queues and job_type in claim.types
@@ -201,7 +201,7 @@ class ClaimsFile(DescriptorOwner):
             return None
         content = _HEADER.pack(length, since, until) + body
         checksum = _checksum_of(content)
-        # The checksum last: a process that sees it reads the whole entry.
+        # The checksum last: a process that reads it finds the whole entry.
         is_written = self._write_at(content, _FIRST_SLOT + slot * SLOT_BYTES)
         return checksum if is_written and self._write_at(_CHECKSUM.pack(checksum), slot * _CHECKSUM.size) else None
 

@@ -1,7 +1,7 @@
-"""Wake-up datagrams: tell another process of this host at once that the claims file has an answer for it.
+"""Wake-up datagrams: notify another process of this host at once that the claims file has an answer for it.
 
-A waiting process has a Unix datagram socket with an abstract name, which the kernel keeps as long as the process lives;
-so a submitter knows beforehand whether the process is alive. Any process of the host may find that name and send to it,
+A waiting process has a Unix datagram socket with an abstract name, which exists as long as the process does; so a
+submitter can check beforehand whether the process is alive. Any process of the host may find that name and send to it,
 and may take the name once its owner is gone. So a datagram has no content: the receiver reads the claims file.
 
 Failures: a lost datagram only delays. The job is in the database, and the waiting process notices the write to the log.
@@ -77,7 +77,7 @@ class WakeupReceiver:
         self.close_after_fork()
 
     def close_after_fork(self) -> None:
-        """Close the socket: a copy in a child would make the parent seem alive as long as the child lives."""
+        """Close the socket: a copy in a child would make the parent seem alive as long as the child runs."""
         receiver, self._socket = self._socket, None
         if receiver is not None:
             receiver.close()

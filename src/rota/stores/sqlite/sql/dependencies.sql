@@ -14,19 +14,23 @@ FROM rota_dependency
 WHERE parent IN (SELECT value FROM json_each(?)) AND met = 0
 ORDER BY parent, child
 
--- name: mark_dependency_met
--- Mark a dependency as met. By primary key.
-UPDATE rota_dependency SET met = 1 WHERE parent = ? AND child = ?
+-- name: mark_dependencies_met
+-- Mark dependencies as met: parent and child of each. By primary key. The row of VALUES is repeated.
+UPDATE rota_dependency SET met = 1
+FROM (VALUES (?, ?)) AS wait
+WHERE rota_dependency.parent = wait.column1 AND rota_dependency.child = wait.column2
 
--- name: unblock_job
--- Count one blocker less. After the last one the job is due now or at its own time, whichever is later. By primary key.
+-- name: unblock_jobs
+-- Count some blockers less: job and number of each. After the last one a job is due now or at its own time, whichever is
+-- later. By primary key. The row of VALUES is repeated.
 UPDATE rota_job
-SET blockers = blockers - 1,
-    state = CASE WHEN blockers > 1 THEN 'blocked' WHEN run_at > :now THEN 'scheduled' ELSE 'pending' END,
-    turn = CASE WHEN blockers > 1 THEN turn ELSE max(run_at, :now) - priority * :aging END,
-    run_at = CASE WHEN blockers > 1 THEN run_at ELSE max(run_at, :now) END,
-    updated_at = :now
-WHERE id = :id AND state = 'blocked'
+SET blockers = blockers - wait.column2,
+    state = CASE WHEN blockers > wait.column2 THEN 'blocked' WHEN run_at > ? THEN 'scheduled' ELSE 'pending' END,
+    turn = CASE WHEN blockers > wait.column2 THEN turn ELSE max(run_at, ?) - priority * ? END,
+    run_at = CASE WHEN blockers > wait.column2 THEN run_at ELSE max(run_at, ?) END,
+    updated_at = ?
+FROM (VALUES (?, ?)) AS wait
+WHERE rota_job.id = wait.column1 AND rota_job.state = 'blocked'
 
 -- name: cancel_blocked_job
 -- Cancel a blocked job whose dependency can no longer be met. By primary key.

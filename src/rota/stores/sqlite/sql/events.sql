@@ -64,7 +64,7 @@ UPDATE rota_dependency SET met = 1 WHERE child = ? AND met = 0
 DELETE FROM rota_waiter WHERE job_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_old_events
--- Delete events that have expired, and locks of events that nobody emitted; not events that due waits have yet to be
+-- Delete events that have expired, and locks of events that were not emitted; not events that due waits have yet to be
 -- given. Indexes: rota_event_expiry and rota_waiter_event.
 DELETE FROM rota_event WHERE name IN (
     SELECT name FROM rota_event AS event

@@ -9,8 +9,8 @@ own.name, own.max_running, own.rate_limit, own.per_key_max_running, own.per_key_
 own.on_full, own.closed_until, own.reason, own.app, own.set_by, own.set_at, own.breaker
 
 -- name: claim_conditions
--- Read what a claim must heed: paused queues (1), limits of queues and tasks (2), and whether jobs with a concurrency
--- key wait (3). The limits by primary key, the jobs by the first entry of rota_job_key (must be named).
+-- Read the restrictions of a claim: paused queues (1), limits of queues and tasks (2), and whether jobs with a
+-- concurrency key wait (3). The limits by primary key, the jobs by the first entry of rota_job_key (must be named).
 SELECT 1, name FROM rota_queue WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > ?)
 UNION ALL
 SELECT 2, name FROM rota_limit WHERE name >= 'q'
