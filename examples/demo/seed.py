@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,10 @@ from rota.runtime.store import open_store
 
 SEED: Final = 2026
 DAYS_OF_COUNTS: Final = 21
+#: The last hours of the counts are by minute, as a running deployment would have them.
+HOURS_BY_MINUTE: Final = 26
+#: Jobs a minute, about as many as the demo's schedules make.
+PER_MINUTE: Final = 18.0
 HOURS_OF_JOBS: Final = 20
 JOBS: Final = 2_500
 CUSTOMERS: Final = ("ada", "bob", "eve", "joe", "kim", "lin", "mia", "sam")
@@ -67,6 +72,7 @@ KINDS: Final = (
     Kind("resize_images", "media", 6, 18.0, 0.05, (("OSError", "[Errno 28] No space left on device"),)),
     Kind("import_prices", "orders", 4, 0.4, 0.3, (("ValueError", "line 17: 'n/a' is not a number"),), 1),
 )
+SHARES: Final = sum(kind.share for kind in KINDS)
 #: Jobs that failed for good in the last two weeks: type, error, how many, how many days ago the first and the last.
 DEAD: Final = (
     ("charge_card", "payments", "CardDeclined", "card 4242 was declined: insufficient funds", 23, 13.0, 0.1),
@@ -139,9 +145,9 @@ class Past:
         return self._random.choices(KINDS, [kind.share for kind in KINDS])[0]
 
     async def _add_counts(self) -> None:
-        """Add the counts of three weeks, busier by day, and minute by minute for the last two hours."""
-        spans = [(timedelta(hours=hour), 40.0) for hour in range(2, DAYS_OF_COUNTS * 24)]
-        spans += [(timedelta(minutes=minute), 0.7) for minute in range(120)]
+        """Add the counts of three weeks, busier by day, and minute by minute for the last day."""
+        spans = [(timedelta(hours=hour), 60 * PER_MINUTE) for hour in range(HOURS_BY_MINUTE, DAYS_OF_COUNTS * 24)]
+        spans += [(timedelta(minutes=minute), PER_MINUTE) for minute in range(HOURS_BY_MINUTE * 60)]
         for number in range(0, len(spans), 100):
             counted = [
                 Counted(age, self._counts(self._now - age, scale)) for age, scale in spans[number : number + 100]
@@ -149,15 +155,18 @@ class Past:
             await self._store.add_history(HistoryFlush("seed", number, counted))
 
     def _counts(self, at: datetime, scale: float) -> Mapping[Lane, Tally]:
-        by_day = 1.0 if 7 <= at.hour <= 20 else 0.3  # noqa: PLR2004 - hours of business
+        # Most at two in the afternoon, least at two in the morning.
+        by_day = 0.75 - 0.25 * math.cos((at.hour + at.minute / 60 - 2) * math.pi / 12)
         incident = timedelta(days=6) < self._now - at < timedelta(days=6, hours=5) or at.hour == 14  # noqa: PLR2004
         lanes: dict[Lane, Tally] = {}
         for kind in KINDS:
-            count = round(kind.share * scale * by_day * self._random.uniform(0.7, 1.3) / 10)
+            count = int(kind.share / SHARES * scale * by_day * self._random.uniform(0.7, 1.3) + self._random.random())
             failed = sum(self._random.random() < kind.failing * (2 if incident else 1) for _ in range(min(count, 200)))
             tally = Tally()
-            tally.counts.update(submitted=count, started=count + failed, succeeded=count - failed // 9, failed=failed)
-            tally.counts["dead"] = failed // 9
+            dead = sum(self._random.random() < 1 / 9 for _ in range(failed))
+            tally.counts.update(
+                submitted=count, started=count + failed, succeeded=count - dead, failed=failed, dead=dead
+            )
             for _ in range(min(count, 40)):
                 tally.measure("wait", self._random.expovariate(20))
                 tally.measure("duration", kind.seconds * self._random.lognormvariate(0, 0.4))

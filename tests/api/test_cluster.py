@@ -48,6 +48,51 @@ async def test_the_cluster_is_shown_as_the_coordinator_knows_it(
     )  # fmt: skip
 
 
+async def lead_of(coordinator: LocalCoordinator, *schedulers: str) -> None:
+    """Let the first of some schedulers lead."""
+    await coordinator.register([Member(Role.SCHEDULER, name, name) for name in schedulers])
+    await coordinator.register([Member(Role.WORKER, "w1", "w1")])
+    await coordinator.campaign("scheduler", schedulers[0], timedelta(seconds=60))
+
+
+async def test_the_lead_is_transferred_to_a_named_scheduler_or_to_any_other(
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
+) -> None:
+    await lead_of(coordinator, "ada", "bob", "eve")
+    first = body_of(await cluster.client.post("/v1/cluster/leader:transfer", json={"to": "eve"}))
+    assert first == {"current_leader": "eve", "term": 2, "previous_leader": "ada"}
+    second = body_of(await cluster.client.post("/v1/cluster/leader:transfer", json={}))
+    assert second == {"current_leader": "ada", "term": 3, "previous_leader": "eve"}
+    (now, before) = [(entry.action, entry.target, entry.detail) for entry in await cluster.store.ledger()]
+    assert (now, before) == (
+        ("cluster.transfer_lead", "ada", "from eve"),
+        ("cluster.transfer_lead", "eve", "from ada"),
+    )
+
+
+async def test_a_transfer_that_cannot_be_is_refused_and_the_leader_stays(
+    cluster: ApiEnvironment, coordinator: LocalCoordinator
+) -> None:
+    refused = await cluster.client.post("/v1/cluster/leader:transfer", json={})
+    assert (refused.status_code, refused.json()["code"]) == (409, "no_leader")
+    await lead_of(coordinator, "ada")
+    alone = await cluster.client.post("/v1/cluster/leader:transfer", json={})
+    assert (alone.status_code, alone.json()["code"]) == (409, "no_other_scheduler")
+    assert "the coordinator `local` knows this process only" in alone.json()["detail"]
+    assert "rota scheduler" in alone.json()["fix"]
+    await lead_of(coordinator, "ada", "bob")
+    same = await cluster.client.post("/v1/cluster/leader:transfer", json={"to": "ada"})
+    assert (same.status_code, same.json()["code"]) == (409, "already_leader")
+    for name in ("w1", "nobody"):
+        unknown = await cluster.client.post("/v1/cluster/leader:transfer", json={"to": name})
+        assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "to")
+        assert "there are: bob" in unknown.json()["detail"]
+    leads = await coordinator.leader("scheduler")
+    assert leads is not None
+    assert (leads.holder, leads.term) == ("ada", 1)
+    assert await cluster.store.ledger() == []
+
+
 async def test_the_configuration_is_set_recorded_and_forgotten(
     cluster: ApiEnvironment, coordinator: LocalCoordinator
 ) -> None:

@@ -24,9 +24,10 @@ QUEUE_WORDS = """
     flow full graph group handback handle handler handlers handoff heartbeat intake job jobs keeper keys lane lanes
     lease leases ledger letters lifecycle limit limited limits lines logins lookahead maintenance membership
     namespace namespaces occurrence operation operations orders outcome outcomes promoter pruner queue queues rank
-    reaper redaction relations report reporter retention retry rules schedule scheduler schedules settle settlement
-    signals slots snooze stagger step steps submission submissions submit supervision task tasks ticker times
-    timetable token tokens topics tracker updates upkeep wakeup watchdog worker workers workflow workflows
+    reaper redaction relations report reporter retention retry rules saved schedule scheduler schedules settle
+    settlement signals slots snooze stagger step steps submission submissions submit supervision task tasks ticker
+    times timetable token tokens topics tracker updates upkeep view views wakeup watchdog worker workers workflow
+    workflows
 """
 #: Databases and storage.
 STORE_WORDS = """

@@ -37,6 +37,41 @@ def test_a_job_is_submitted_by_hand_and_its_payload_shown_exactly(dashboard: Das
     expect(drawer.get_by_label("Result", exact=True)).to_contain_text(str(LARGE))
 
 
+def test_the_form_offers_known_types_and_says_what_their_handlers_take(dashboard: DashboardPage) -> None:
+    dashboard.open("/jobs?submit=1")
+    page = dashboard.page
+    expect(page.get_by_label("Type")).to_be_focused()
+    expect(page.locator("dialog datalist option[value=gen_report]")).to_have_count(1)
+    page.get_by_label("Type").fill("gen_report")
+    dashboard.sees("pages: integer", within="dialog")
+    page.get_by_label("Payload").fill('{"pages": "many"}')
+    dashboard.sees("payload.pages: integer is expected", within="dialog")
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_step_in_doubt_is_resolved(dashboard: DashboardPage, *, happened: bool) -> None:
+    system = dashboard.system
+    job = submit(system, type="by_hand", queue="doubt", max_attempts=1)
+    claim = {"worker_id": "ada", "boot_id": "boot", "max": 1, "queues": ["doubt"], "wait": 10}
+    (claimed,) = system.ask("POST", "/v1/leases:claim", claim)["jobs"]
+    lease = {"id": job, "fence": claimed["fence"]}
+    system.ask("POST", "/v1/leases:step", {**lease, "key": "pay", "act": "intend"})
+    dashboard.open(f"/jobs/{job}")
+    expect(dashboard.row("pay")).to_contain_text("running")
+    report = {**lease, "outcome": "failed", "error": {"kind": "TimeoutError", "message": "no answer"}}
+    system.ask("POST", "/v1/leases:settle", {"reports": [report]})
+    expect(dashboard.row("pay")).to_contain_text("in doubt")
+    dashboard.press("It happened" if happened else "It did not happen")
+    if happened:
+        dashboard.page.get_by_label("Result", exact=True).fill('{"paid": 1}')
+    dashboard.confirm("It happened" if happened else "It did not happen")
+    dashboard.sees("Step pay resolved")
+    steps = system.ask("GET", f"/v1/jobs/{job}/steps")["items"]
+    assert [one["result"] for one in steps] == ([{"paid": 1}] if happened else [])
+    # The other tests look at the jobs that died when the store was filled.
+    system.ask("DELETE", f"/v1/dead-letters/{job}")
+
+
 def test_a_deep_link_holds_the_filter_and_the_drawer_and_the_history_works(dashboard: DashboardPage) -> None:
     dead = dashboard.system.ask("GET", "/v1/dead-letters")["items"][0]["id"]
     dashboard.open(f"/jobs?status=dead&type=charge_card&job={dead}")
@@ -328,11 +363,17 @@ def test_dead_letters_are_retried_at_a_rate_with_a_canary(dashboard: DashboardPa
     dashboard.page.locator("dialog[open]").get_by_label("Canary").fill("1")
     dashboard.confirm("Retry jobs")
     dashboard.sees("beginning in 10 s")
+    listed = dashboard.page.locator(".operation-list li").first
+    expect(listed).to_contain_text("begins soon")
     path = "/v1/operations?limit=1"
     ended = dashboard.system.until(
         lambda: dashboard.system.ask("GET", path)["items"][0], lambda one: one["state"] in {"stopped", "completed"}
     )
     assert (ended["rate"], ended["action"]) == (100, "retry")
+    expect(listed).to_contain_text(re.compile("(completed|stopped).*100 per second, 1 job first", re.DOTALL))
+    expect(listed.get_by_role("button", name="Stop")).to_have_count(0)
+    dashboard.open("/events")
+    expect(dashboard.page.locator(".operation-list li").first).to_contain_text("100 per second")
     assert ended["done"] >= 1
 
 

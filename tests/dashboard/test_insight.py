@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 
 from playwright.sync_api import expect
 
 from dashboard.dashboard_page import DashboardPage, submit
+from journeys.system import DEMO, System
 
 
 def _fail_twice(dashboard: DashboardPage) -> str:
@@ -104,6 +107,13 @@ def test_dragging_over_the_histogram_filters_and_a_filter_is_saved_as_a_view(das
     page.goto(f"{dashboard.system.url}/ui/jobs")
     page.get_by_role("link", name="counted ones").click()
     expect(page).to_have_url(re.compile("tag=histogram"))
+    (view,) = dashboard.system.ask("GET", "/v1/views")["items"]
+    assert (view["name"], view["is_shared"], "tag=histogram" in view["query"]) == ("counted ones", True, True)
+    dashboard.press("Edit views")
+    dashboard.press("Remove view counted ones")
+    expect(page.get_by_role("link", name="counted ones")).to_have_count(0)
+    dashboard.press("Undo", within="body")
+    expect(page.get_by_role("link", name="counted ones")).to_be_visible()
 
 
 def test_schedules_show_their_runs_and_what_the_clock_does_to_them(dashboard: DashboardPage) -> None:
@@ -137,6 +147,29 @@ def test_the_ledger_is_filtered_exported_and_verified(dashboard: DashboardPage) 
     with dashboard.page.expect_download() as download:
         dashboard.press("Export")
     assert "schedules.create" in download.value.path().read_text()
+
+
+def test_the_lead_is_transferred_to_another_scheduler(dashboard: DashboardPage) -> None:
+    system = dashboard.system
+    before = system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], bool)
+    second = system.start("scheduler", "--store", system.store, cwd=DEMO)
+    try:
+        system.until(lambda: len(schedulers(system)), lambda count: count == 2)
+        dashboard.open("/system")
+        dashboard.press("Make leader")
+        dashboard.confirm("Make leader")
+        dashboard.sees("leads instead of")
+        (other,) = schedulers(system) - {before}
+        system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == other)
+        expect(dashboard.row("scheduler Leader")).to_contain_text(other)
+    finally:
+        os.killpg(second.pid, signal.SIGTERM)
+        second.wait()
+    system.until(lambda: system.ask("GET", "/v1/cluster")["current_leader"], lambda name: name == before)
+
+
+def schedulers(system: System) -> set[str]:
+    return {one["worker_id"] for one in system.ask("GET", "/v1/cluster")["members"] if one["role"] == "scheduler"}
 
 
 def test_the_system_tells_its_checks_sizes_settings_and_leaders(dashboard: DashboardPage) -> None:
@@ -189,3 +222,25 @@ def test_columns_are_chosen_kept_by_the_browser_and_shared_by_the_address(dashbo
     dashboard.confirm("Close")
     expect(page).to_have_url(re.compile(r"/jobs\?type=tagged$"))
     expect(head).to_have_count(9)
+
+
+def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(dashboard: DashboardPage) -> None:
+    page, system = dashboard.page, dashboard.system
+    jobs = [{"type": "row", "queue": "long", "delay": "9h", "tags": ["long"]}] * 700
+    oldest = min(one["id"] for one in system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
+    dashboard.open("/jobs?tag=long")
+    dashboard.press("Load more")
+    dashboard.sees("600 jobs dashboard")
+    dashboard.press("Load more")
+    dashboard.sees("700 jobs dashboard")
+    rows = page.locator("main tbody tr[data-job]")
+    assert rows.count() < 250
+    expect(page.locator(f"tr[data-job='{oldest}']")).to_have_count(0)
+    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.locator(f"tr[data-job='{oldest}']")).to_be_in_viewport()
+    assert rows.count() < 250
+    page.evaluate("window.scrollTo(0, 0)")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    dashboard.sees("1 job selected")
+    expect(rows.first).to_have_class(re.compile("selected"))

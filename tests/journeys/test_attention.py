@@ -33,10 +33,10 @@ def _most_seconds() -> float:
 
 
 class Deployment:
-    """Processes on a store, with etcd and Redis Streams beside it, each behind a proxy."""
+    """Processes on a store."""
 
-    def __init__(self, system: System, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
-        self.system, self.direct, self.store, self.etcd, self.redis = system, direct, store, etcd, redis
+    def __init__(self, system: System, direct: str) -> None:
+        self.system, self.direct = system, direct
 
     def start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
         return self.system.start(role, "--store", self.system.store, *flags)
@@ -49,6 +49,7 @@ class Deployment:
 
     def names(self, *codes: str) -> None:
         """Wait until these codes are there."""
+
         self.system.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
 
     def names_no_more(self, *codes: str) -> None:
@@ -74,8 +75,16 @@ class Deployment:
         self.system.ask("POST", "/v1/leases:settle", {"reports": reports})
 
 
+class Cluster(Deployment):
+    """The same with etcd and Redis Streams beside it, each behind a proxy."""
+
+    def __init__(self, system: System, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
+        super().__init__(system, direct)
+        self.store, self.etcd, self.redis = store, etcd, redis
+
+
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     lent: AbstractAsyncContextManager[str] | None = None
     if request.param != "sqlite":
         lent = empty_database() if request.param == "mariadb" else migrated_database(shared_server())
@@ -95,12 +104,12 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deplo
             "REDIS_STREAM_NAME": f"attention-{system.port}",
             "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{system.port}",
         }
-        yield Deployment(system, direct, proxy, etcd, redis)
+        yield Cluster(system, direct, proxy, etcd, redis)
         if lent is not None:
             runner.run(lent.__aexit__(None, None, None))
 
 
-def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deployment) -> None:
+def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Cluster) -> None:
     system = deployment.system
     deployment.start("api", "--port", str(system.port))
     system.until_up()
@@ -150,7 +159,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
 
 
 @contextmanager
-def writes_blocked(deployment: Deployment) -> Iterator[None]:
+def writes_blocked(deployment: Cluster) -> Iterator[None]:
     """Block all heartbeats, as a forgotten lock does. Reads still work."""
     system = deployment.system
     if deployment.store is None:
@@ -177,3 +186,117 @@ async def _lock_members(url: str) -> Callable[[], Coroutine[None, None, None]]:
     other = await asyncmy.connect(host="127.0.0.1", port=where.port, user="root", database=where.path.strip("/"))
     await other.cursor().execute("LOCK TABLES rota_member READ")
     return cast("Callable[[], Coroutine[None, None, None]]", other.ensure_closed)
+
+
+PLAIN_TASKS = '''
+import time
+from rota import Rota
+
+app = Rota()
+
+@app.task(timeout="1s", executor="thread", retry=1)
+def stubborn():
+    """Ignore the timeout."""
+    time.sleep(40)
+
+@app.task
+def echo(): ...
+'''
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def plain(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """Give processes on a store, and nothing beside it."""
+    lent: AbstractAsyncContextManager[str] | None = None
+    if request.param != "sqlite":
+        lent = empty_database() if request.param == "mariadb" else migrated_database(shared_server())
+    with ExitStack() as stack, asyncio.Runner() as runner:
+        url = "rota.db" if lent is None else runner.run(lent.__aenter__())
+        system = stack.enter_context(open_system(tmp_path, url))
+        (tmp_path / "plain_tasks.py").write_text(PLAIN_TASKS)
+        yield Deployment(system, url)
+        if lent is not None:
+            runner.run(lent.__aexit__(None, None, None))
+
+
+def test_faults_of_operators_handlers_and_tables_are_named_in_time_and_so_is_their_repair(plain: Deployment) -> None:
+    system = plain.system
+    plain.start("api", "--port", str(system.port))
+    system.until_up()
+    scheduler = plain.start("scheduler")
+    worker = plain.start("worker", "--app", "plain_tasks:app", "--queues", "default", "--worker-id", "w1")
+    system.until(lambda: system.ask("GET", "/v1/workers")["items"], bool)
+    rule = {"cron": "@yearly", "job": {"type": "echo"}}
+    for name in ("late", "paused"):
+        system.ask("POST", "/v1/schedules", {"name": name, **rule})
+    system.until(plain.codes, lambda found: found == set())
+
+    other = {"worker_id": "old", "boot_id": "old", "queues": ["default"], "types": [], "slots": 1, "version": "0.0.1"}
+    system.ask("POST", "/v1/workers:beat", {"workers": [other]})
+    plain.names("version_skew")
+    system.ask("POST", "/v1/workers:leave", {"boot_ids": ["old"]})
+    plain.names_no_more("version_skew")
+
+    # What operators did, and a database from an older copy: each has its 15 s from here.
+    system.ask("POST", "/v1/queues/default/pause", {"reason": "drill"})
+    plain.submit(type="unknown")
+    system.ask("POST", "/v1/limits/task:echo/close", {"reason": "drill"})
+    plain.submit(type="echo")
+    system.ask("POST", "/v1/jobs", {"type": "guarded", "queue": "side", "breaker": "bank"})
+    system.ask("POST", "/v1/breakers/bank/open", {"reason": "drill"})
+    system.ask("POST", "/v1/schedules/paused/pause", {"reason": "drill"})
+    run(plain, "UPDATE rota_schedule SET paused_at = paused_at - 691200000000 WHERE name = 'paused'")
+    run(plain, "UPDATE rota_migration SET number = number + 100 WHERE number = 1")
+    plain.names(
+        "queue_paused_with_backlog", "limit_closed", "breaker_open", "schedule_paused_long", "migration_pending",
+        "schema_too_new",
+    )  # fmt: skip
+    system.ask("POST", "/v1/queues/default/resume")
+    system.ask("POST", "/v1/limits/task:echo/open")
+    system.ask("POST", "/v1/breakers/bank/close", {"reason": "repaired"})
+    system.ask("POST", "/v1/schedules/paused/resume")
+    run(plain, "UPDATE rota_migration SET number = number - 100 WHERE number = 101")
+    system.ask("POST", "/v1/operations", {"action": "cancel", "q": "type:unknown,guarded"})
+    plain.names_no_more(
+        "queue_paused_with_backlog", "limit_closed", "breaker_open", "schedule_paused_long", "migration_pending",
+        "schema_too_new",
+    )  # fmt: skip
+
+    plain.submit(type="stubborn")
+    system.until(lambda: system.ask("GET", "/v1/jobs?status=dead")["items"], bool)
+    plain.names("threads_left_behind")
+    os.killpg(worker.pid, signal.SIGKILL)
+    plain.start("worker", "--app", "plain_tasks:app", "--queues", "default", "--worker-id", "w1")
+    plain.names_no_more("threads_left_behind")
+
+    os.killpg(scheduler.pid, signal.SIGSTOP)
+    run(plain, "UPDATE rota_schedule SET next_fire_at = 1600000000000000 WHERE name = 'late'")
+    plain.names("schedule_late")
+    os.killpg(scheduler.pid, signal.SIGCONT)
+    plain.names_no_more("schedule_late")
+
+
+def run(plain: Deployment, text: str) -> None:
+    """Run a statement on the database, beside Rota."""
+    url = plain.direct
+    if "://" not in url:
+        connection = sqlite3.connect(plain.system.folder / url, isolation_level=None, timeout=30)
+        connection.execute(text)
+        connection.close()
+        return
+    with asyncio.Runner() as runner:
+        runner.run(_run(url, text))
+
+
+async def _run(url: str, text: str) -> None:
+    if url.startswith("postgres"):
+        session = await asyncpg.connect(url)
+        await session.execute(text)
+        await session.close()
+        return
+    where = urlsplit(url)
+    other = await asyncmy.connect(
+        host="127.0.0.1", port=where.port, user="root", database=where.path.strip("/"), autocommit=True
+    )
+    await other.cursor().execute(text)
+    await other.ensure_closed()

@@ -5,8 +5,12 @@ The long versions are proofs: leader-killed, leader-stopped, etcd-nodes.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import time
+
+import pytest
 
 from journeys.system import System
 from proofs.cluster import process_cluster, response_of
@@ -14,6 +18,8 @@ from proofs.processes import kill
 from proofs.recurring import judge, tick
 
 ALL = {"scheduler", "api", "worker"}
+#: Each scheduler learns of it with its next heartbeat, three seconds later at the most.
+TRANSFER_SECONDS = 12.0
 
 
 def leading(system: System) -> bool:
@@ -52,6 +58,28 @@ def test_a_leader_that_is_told_to_go_hands_the_lead_over_before_it_ends(system: 
         assert not (cluster["current_leader"] or "").endswith(gone), "it resigned, and did not wait for its term"
         assert not any(member["worker_id"].endswith(gone) for member in cluster["members"])
         system.until(lambda: leading(other), bool)
+
+
+@pytest.mark.parametrize("nodes", [0, 1], ids=["database", "etcd"])
+def test_the_lead_is_transferred_on_request_and_no_occurrence_is_lost_or_doubled(system: System, nodes: int) -> None:
+    with process_cluster(system, schedulers=2, nodes=nodes) as running:
+        running.start(workers=1)
+        tick(running.first)
+        for _ in range(2):
+            old = running.leader()
+            new = running.systems[1 - old]
+            instance = new.ask("GET", "/leader")["instance_id"]
+            begun = time.monotonic()
+            told_ = json.loads(running.systems[old].rota("leader", "transfer", instance, "-o", "json"))
+            assert (told_["current_leader"], told_["previous_leader"] != instance) == (instance, True)
+            assert running.leader(but=old) == 1 - old
+            assert time.monotonic() - begun < TRANSFER_SECONDS
+            assert new.ask("GET", "/v1/cluster")["current_leader"] == instance
+        terms = new.rota("leader", "show", "-o", "json")
+        assert next(one["name"] for one in json.loads(terms)) == instance
+        last, *_ = new.ask("GET", "/v1/events?action=cluster.transfer_lead")["items"]
+        assert (last["target"], last["surface"]) == (instance, "cli")
+        assert judge(running.first) > 0
 
 
 def test_without_a_quorum_of_etcd_jobs_run_health_says_degraded_and_all_heals_without_a_restart(system: System) -> None:

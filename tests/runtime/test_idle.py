@@ -20,10 +20,10 @@ from engine.environment import FaultyStore
 from guard.counting import MariadbQuestions, PostgresQueries
 from rota.brokers.in_store import InStoreBroker
 from rota.coordination.database import DatabaseCoordinator
-from rota.core.cluster import LEAD, Member, MemberHeartbeat, Role
+from rota.core.cluster import LEAD, TERM, Member, MemberHeartbeat, Role
 from rota.engine import Engine
 from rota.ports.store import Retention, Store
-from rota.runtime.membership import TERM, Membership
+from rota.runtime.membership import Membership
 from rota.scheduler import Scheduler
 from rota.scheduler.operations import LOOK_EVERY
 from rota.stores.mysql import MysqlStore

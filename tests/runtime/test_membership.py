@@ -18,6 +18,7 @@ from rota.coordination.local import LocalCoordinator
 from rota.core.cluster import (
     ALIVE_FOR,
     LEAD,
+    TERM,
     ClusterView,
     Leadership,
     Member,
@@ -40,7 +41,6 @@ from rota.runtime.membership import (
     READ_INTERVAL,
     RETRY_SECONDS,
     SILENCE_SECONDS,
-    TERM,
     Membership,
 )
 from rota.stores.sqlite import SqliteStore

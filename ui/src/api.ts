@@ -105,6 +105,9 @@ export interface Step {
   began_at: string;
   ended_at: string | null;
   result: RawJson;
+  kind: "effect" | "sleep" | "event" | "call";
+  until: string | null;
+  subject: string | null;
 }
 export interface LaneCount {
   queue: string;
@@ -367,6 +370,13 @@ export interface Check {
   fix: string;
   link: string;
 }
+export interface View {
+  name: string;
+  /** The query of the address. */
+  query: string;
+  is_shared: boolean;
+  saved_by: string;
+}
 export interface Leaders {
   current_leader: string | null;
   items: { name: string; term: number; seen_at: string }[];
@@ -529,6 +539,14 @@ export interface Operation {
   done: number;
   refused: number;
   reason: string;
+  q: string | null;
+  id_count: number;
+  rate: number | null;
+  canary: number;
+  by: string;
+  created_at: string;
+  ended_at: string | null;
+  eta: string | null;
 }
 
 /** A refusal of the server, or that it could not be reached (status 0). */
@@ -548,11 +566,18 @@ export class ApiError extends Error {
 export interface Access {
   name: string;
   role: string;
+  actions: string[];
   requires_token: boolean;
   read_only: boolean;
   session_expires_at: string | null;
 }
 export const access = signal<Access | null>(null);
+
+/** Whether the caller may do something. As long as that is not known, everything is offered. */
+export function may(action: string): boolean {
+  const me = access.value;
+  return me === null || (me.actions.includes(action) && (!me.read_only || action.endsWith(".read")));
+}
 
 /** Whether this browser has a session. The session itself is a cookie that no script can read. */
 export const isSignedIn = signal(false);
@@ -682,6 +707,8 @@ export const api = {
   explain: (id: string, signal?: AbortSignal) =>
     get<{ state: State; reasons: Reason[] }>(`/v1/jobs/${part(id)}/explain`, signal, ["evidence"]),
   relations: (id: string, signal?: AbortSignal) => get<Relations>(`/v1/jobs/${part(id)}/relations`, signal),
+  resolveStep: (id: string, key: string, happened: boolean, result: RawJson | null) =>
+    post<unknown>(`/v1/jobs/${part(id)}/steps:resolve`, { key, happened, ...(result === null ? {} : { result }) }),
   types: (signal?: AbortSignal) => get<{ items: TypeForm[] }>("/v1/types?limit=500", signal),
   type: (name: string, signal?: AbortSignal) => get<TypeForm & { payload_schema: PayloadSchema | null }>(`/v1/types/${part(name)}`, signal),
   histogram: (q: string, signal?: AbortSignal) => get<Histogram>(`/v1/jobs:histogram?q=${part(q)}`, signal),
@@ -696,6 +723,7 @@ export const api = {
   suggest: (field: string, prefix: string, signal?: AbortSignal) =>
     get<{ items: string[] }>(`/v1/suggest?field=${part(field)}&prefix=${part(prefix)}&limit=10`, signal),
   operate: (body: OperationRequest) => post<Operation>("/v1/operations", body),
+  operations: (signal?: AbortSignal) => get<Page<Operation>>("/v1/operations?limit=20", signal),
   operation: (id: string, signal?: AbortSignal) => get<Operation>(`/v1/operations/${part(id)}`, signal),
   cancelOperation: (id: string) => post<Operation>(`/v1/operations/${part(id)}/cancel`),
 
@@ -775,6 +803,10 @@ export const api = {
   settings: (signal?: AbortSignal) => get<{ instance_id: string; items: Setting[] }>("/v1/system/config", signal),
   checks: (signal?: AbortSignal) => get<{ items: Check[] }>("/v1/system/doctor", signal),
   leaders: (signal?: AbortSignal) => get<Leaders>("/v1/system/leaders", signal),
+  views: (signal?: AbortSignal) => get<{ items: View[] }>("/v1/views", signal),
+  saveView: (name: string, query: string, isShared: boolean) => request<View>("PUT", `/v1/views/${part(name)}`, { body: { query, is_shared: isShared } }),
+  removeView: (view: View) => request<null>("DELETE", `/v1/views/${part(view.name)}?is_shared=${view.is_shared}`),
+  transferLead: (to: string) => post<{ current_leader: string; previous_leader: string }>("/v1/cluster/leader:transfer", { to }),
   tokens: (signal?: AbortSignal) => get<{ items: TokenInfo[] }>("/v1/tokens", signal),
   stream: (signal: AbortSignal, lastEvent: string | null, topics: string) =>
     fetchApi("GET", `/v1/events/stream?topics=${part(topics)}`, {

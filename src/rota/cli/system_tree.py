@@ -102,28 +102,7 @@ def _add_breakers(commands: argparse._SubParsersAction[Parser], shared: Parser) 
             command.add_argument("--reason", default="", help="the reason, shown by explain")
 
 
-def add_system(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    _add_types(commands, shared)
-    _add_workers(commands, shared)
-    queues = add_group(commands, "queues", "queues: pause, resume, limit, purge")
-    add_command(queues, "list", "queues:list_queues", "list queues", shared)
-    pause = add_command(queues, "pause", "queues:pause", "pause a queue: its jobs are not claimed", shared)
-    pause.add_argument("name", help="the queue; a new name may be paused before its first job")
-    pause.add_argument("--reason", default="", help="the reason, shown by explain and status")
-    limit = add_command(queues, "set-limit", "queues:limit", "set how many jobs of a queue may wait and run", shared)
-    limit.add_argument("name", help="the queue")
-    limit.add_argument(
-        "--max-depth", type=int, help="the most waiting jobs; without any option, this bound of the queue is removed"
-    )
-    limit.add_argument("--max-running", type=int, help="how many jobs may run at once; remove it with limits delete")
-    limit.add_argument("--rate-limit", help="how often jobs may start, such as 10/s or 100/s, 1000/h")
-    purge = add_command(queues, "purge", "queues:purge", "cancel all jobs of a queue that wait", shared)
-    purge.add_argument("name", help="the queue")
-    purge.add_argument("--confirm", metavar="NAME", help="the queue's name again; without it, it is asked for")
-    purge.add_argument("--dry-run", action="store_true", help="say how many jobs there are, and do nothing")
-    add_command(queues, "resume", "queues:resume", "resume a queue", shared).add_argument("name", help="the queue")
-    _add_limits(commands, shared)
-    _add_breakers(commands, shared)
+def _add_cluster(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     cluster = add_group(commands, "cluster", "leader, members, locks and shared configuration")
     add_command(cluster, "show", "cluster:show", "show the leader and the shared configuration", shared)
     add_command(cluster, "members", "cluster:members", "list all live processes", shared)
@@ -149,6 +128,35 @@ def add_system(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
         cluster, "unlock", "cluster:unlock", "release a named lock that another process may hold", shared
     )
     unlock.add_argument("name", help="the lock")
+    leader = add_group(commands, "leader", "the scheduler that leads")
+    add_command(leader, "show", "cluster:leader", "show who leads, and who led before", shared)
+    transfer = add_command(leader, "transfer", "cluster:transfer", "transfer the lead to another scheduler", shared)
+    transfer.add_argument("to", nargs="?", help="the scheduler; without it any other live one")
+
+
+def add_system(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    _add_types(commands, shared)
+    _add_workers(commands, shared)
+    queues = add_group(commands, "queues", "queues: pause, resume, limit, purge")
+    add_command(queues, "list", "queues:list_queues", "list queues", shared)
+    pause = add_command(queues, "pause", "queues:pause", "pause a queue: its jobs are not claimed", shared)
+    pause.add_argument("name", help="the queue; a new name may be paused before its first job")
+    pause.add_argument("--reason", default="", help="the reason, shown by explain and status")
+    limit = add_command(queues, "set-limit", "queues:limit", "set how many jobs of a queue may wait and run", shared)
+    limit.add_argument("name", help="the queue")
+    limit.add_argument(
+        "--max-depth", type=int, help="the most waiting jobs; without any option, this bound of the queue is removed"
+    )
+    limit.add_argument("--max-running", type=int, help="how many jobs may run at once; remove it with limits delete")
+    limit.add_argument("--rate-limit", help="how often jobs may start, such as 10/s or 100/s, 1000/h")
+    purge = add_command(queues, "purge", "queues:purge", "cancel all jobs of a queue that wait", shared)
+    purge.add_argument("name", help="the queue")
+    purge.add_argument("--confirm", metavar="NAME", help="the queue's name again; without it, it is asked for")
+    purge.add_argument("--dry-run", action="store_true", help="say how many jobs there are, and do nothing")
+    add_command(queues, "resume", "queues:resume", "resume a queue", shared).add_argument("name", help="the queue")
+    _add_limits(commands, shared)
+    _add_breakers(commands, shared)
+    _add_cluster(commands, shared)
     config = add_group(commands, "config", "settings")
     show = add_command(config, "show", "config:show", "show every setting", shared)
     show.add_argument("--origin", action="store_true", help="show where each came from")

@@ -18,6 +18,8 @@ ALIVE_FOR: Final = timedelta(seconds=14)
 ELECTION: Final = timedelta(seconds=10)
 #: The name of the schedulers' leadership.
 LEAD: Final = "scheduler"
+#: How long a lead lasts that is not renewed.
+TERM: Final = timedelta(seconds=6)
 
 
 class Role(StrEnum):

@@ -29,6 +29,7 @@ from rota.engine.namespaces import Namespaces
 from rota.engine.operations import Operations
 from rota.engine.queues import Backlogs, Queues
 from rota.engine.relations import JobRelations
+from rota.engine.saved_views import SavedViews
 from rota.engine.schedules import Schedules
 from rota.engine.search import JobSearch
 from rota.engine.steps import JobSteps
@@ -108,6 +109,7 @@ class Engine:
         self.users = Users(deps)
         self.webhooks = Webhooks(deps, self.jobs)
         self.namespaces = Namespaces(deps)
+        self.saved_views = SavedViews(deps)
         self.operations = Operations(deps, self.jobs, self.search)
         self.relations = JobRelations(deps, self.jobs)
         self.workflows = Workflows(deps, self.jobs, self.backlogs)

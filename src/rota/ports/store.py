@@ -57,6 +57,7 @@ from rota.ports.system_store import (
     LimitStore,
     NamespaceStore,
     OperationStore,
+    SavedViewStore,
     WebhookStore,
 )
 from rota.ports.wakeup import OnWake, Wake
@@ -501,6 +502,7 @@ class Store(
     OperationStore,
     WebhookStore,
     NamespaceStore,
+    SavedViewStore,
     WorkflowStore,
     HistoryStore,
     Protocol,

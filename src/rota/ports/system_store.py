@@ -21,6 +21,7 @@ from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
 from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
+from rota.core.saved_view import SavedView
 from rota.core.webhook import Webhook
 from rota.core.worker_orders import OrderChange, WorkerOrders
 from rota.ports.rates import RateCounter
@@ -232,6 +233,21 @@ class NamespaceStore(Protocol):
 
     async def namespaces(self) -> Sequence[Namespace]:
         """Return all namespaces, also deleted ones, by name."""
+        ...
+
+
+class SavedViewStore(Protocol):
+    """Saved views of the list of jobs."""
+
+    async def put_view(self, view: SavedView, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        """Set an owner's view at the store's time, or remove it; False if there was none to remove.
+
+        The last view of a name counts. The ledger's entry is written with it.
+        """
+        ...
+
+    async def views(self, owners: Sequence[str]) -> Sequence[SavedView]:
+        """Return the views of some owners, by owner and name."""
         ...
 
 

@@ -32,7 +32,7 @@ from functools import partial
 from typing import Final
 
 from rota.backoff import JitteredBackoff
-from rota.core.cluster import LEAD, Leadership, Member, MemberHeartbeat, Role, trusted_seconds
+from rota.core.cluster import LEAD, TERM, Leadership, Member, MemberHeartbeat, Role, trusted_seconds
 from rota.core.configuration import LOG_LEVEL, Configuration, checked
 from rota.core.errors import CoordinatorUnavailable, InvalidRequest, RotaError
 from rota.core.worker_orders import NO_ORDERS, WorkerOrders
@@ -48,7 +48,6 @@ LEAD_INTERVAL: Final = timedelta(seconds=3)
 READ_INTERVAL: Final = timedelta(seconds=4)
 #: How soon a failed call is repeated.
 RETRY_SECONDS: Final = 1.0
-TERM: Final = timedelta(seconds=6)
 #: Longer than an interval, an answer's timeout and the pause before it is repeated: one lost answer is no outage.
 HEALTHY_FOR_SECONDS: Final = 13.5
 #: How long one watch of the configuration lasts at most: a watch whose connection died costs no more.

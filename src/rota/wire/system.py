@@ -145,6 +145,20 @@ class ClusterForm(Struct, kw_only=True):
     configuration: dict[str, str]
 
 
+class LeaderTransfer(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The scheduler that is to lead; without it any live one that does not lead now."""
+
+    to: ShortText | None = None
+
+
+class TransferredLead(Struct, kw_only=True):
+    """The new leader and its term, and the process that led before."""
+
+    current_leader: str
+    term: Count
+    previous_leader: str
+
+
 class Configured(Struct, kw_only=True, forbid_unknown_fields=True):
     """The value of a key of the shared configuration."""
 

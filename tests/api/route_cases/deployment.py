@@ -8,8 +8,9 @@ from datetime import timedelta
 from api.environment import ApiEnvironment, body_of
 from api.route_cases.route_case import RouteClient, ledger_actions, of, state, stream_lines
 from builders import HOUR
-from rota.core.cluster import Leadership
+from rota.core.cluster import Leadership, Member, Role
 from rota.core.ids import JobId, to_number
+from rota.core.saved_view import SavedView
 from rota.ports.store import DeadNote
 from rota.runtime.history import HistoryWriter
 from rota.telemetry.events import LeaderChanged
@@ -340,6 +341,44 @@ async def cluster(_stage: ApiEnvironment, send: RouteClient) -> None:
     await send.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
     answer = await send()
     assert (answer["coordinator"], answer["current_leader"]) == ("local", "ada")
+
+
+@of("GET /v1/views")
+async def views(env: ApiEnvironment, send: RouteClient) -> None:
+    await env.store.put_view(SavedView("", "late", "q=late%3A%3E30s", "ann"))
+    (view,) = (await send())["items"]
+    assert (view["name"], view["query"], view["is_shared"], view["saved_by"]) == (
+        "late",
+        "q=late%3A%3E30s",
+        True,
+        "ann",
+    )
+
+
+@of("PUT /v1/views/{name}")
+async def save_view(env: ApiEnvironment, send: RouteClient) -> None:
+    view = await send(name="late", json={"query": "status=dead", "is_shared": True})
+    assert [(one.name, one.query) for one in await env.store.views([""])] == [(view["name"], "status=dead")]
+    assert await ledger_actions(env) == [("views.save", "late")]
+    assert "query" in str(await send(422, name="late", json={"query": "a b"}))
+    assert "name" in str(await send(422, name="l" * 101, json={"query": "status=dead"}))
+
+
+@of("DELETE /v1/views/{name}")
+async def remove_view(env: ApiEnvironment, send: RouteClient) -> None:
+    await env.store.put_view(SavedView("", "late", "status=dead", "ann"))
+    await send(204, name="late", params={"is_shared": "true"})
+    assert await env.store.views([""]) == []
+    assert "there is no such shared view" in str(await send(404, name="late", params={"is_shared": "true"}))
+
+
+@of("POST /v1/cluster/leader:transfer")
+async def transfer(env: ApiEnvironment, send: RouteClient) -> None:
+    assert (await send(409, json={}))["code"] == "no_leader"
+    await send.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
+    await send.coordinator.register([Member(Role.SCHEDULER, name, name) for name in ("ada", "bob")])
+    assert await send(json={"to": "bob"}) == {"current_leader": "bob", "term": 2, "previous_leader": "ada"}
+    assert await ledger_actions(env) == [("cluster.transfer_lead", "bob")]
 
 
 @of("PUT /v1/cluster/configuration/{key}")

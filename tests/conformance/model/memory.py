@@ -19,6 +19,7 @@ from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
 from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
+from rota.core.saved_view import SavedView
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Step
 from rota.core.submission import Dependency, Need
@@ -71,6 +72,7 @@ class Memory:
     access: dict[str, Token] = field(default_factory=dict)
     hooks: dict[str, Webhook] = field(default_factory=dict)
     dead_texts: dict[tuple[str, str], DeadNote] = field(default_factory=dict)
+    saved: dict[tuple[str, str], SavedView] = field(default_factory=dict)
     spaces: dict[str, Namespace] = field(default_factory=dict)
     acts: dict[OperationId, Operation] = field(default_factory=dict)
     graphs: dict[WorkflowId, StoredWorkflow] = field(default_factory=dict)

@@ -28,6 +28,7 @@ from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
 from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
+from rota.core.saved_view import SavedView
 from rota.core.step import MOST_STEPS, Resolution, Step, StepKind, too_many_steps
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, to_micros
@@ -314,6 +315,18 @@ class Reference(NoLimits, Fleet):
 
     async def dead_notes(self) -> Sequence[DeadNote]:
         return [self.dead_texts[cause] for cause in sorted(self.dead_texts)]
+
+    async def put_view(self, view: SavedView, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        key = (view.owner, view.name)
+        if view.query is None and self.saved.pop(key, None) is None:
+            return False
+        if view.query is not None:
+            self.saved[key] = replace(view, saved_at=self.at(now))
+        self.write(entry, self.at(now))
+        return True
+
+    async def views(self, owners: Sequence[str]) -> Sequence[SavedView]:
+        return [self.saved[key] for key in sorted(self.saved) if key[0] in owners]
 
     async def put_namespace(self, namespace: Namespace, *, entry: LedgerEntry | None = None) -> bool:
         old = self.spaces.get(namespace.name)

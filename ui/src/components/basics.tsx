@@ -167,7 +167,7 @@ export function Failure({ error, retry }: { error: ApiError; retry?: () => void 
       <p>{error.detail}</p>
       {error.fix && <p class="faint">{error.fix}</p>}
       <p class="row centre">
-        {retry && (
+        {retry && error.status !== 404 && (
           <button type="button" onClick={retry}>
             {t.errors.retry}
           </button>

@@ -5,6 +5,7 @@ import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
 import { Ago, Lamp, Table } from "./basics.tsx";
 import { ask } from "./dialog.tsx";
+import { Permitted } from "./permitted.tsx";
 import { attempt } from "./toasts.tsx";
 
 /** The year that the server gives for a breaker that is not tried by itself. */
@@ -69,19 +70,19 @@ function Row({ breaker, onChange }: { breaker: Breaker; onChange: () => void }) 
       <td class="number">{breaker.open_until?.startsWith(NEVER) ? t.breakers.untilClosed : <Ago at={isClosed ? null : breaker.open_until} />}</td>
       <td class="actions">
         {breaker.state !== "open" && (
-          <button type="button" class="small" onClick={() => act(open(breaker))}>
+          <Permitted needs="queues.edit" class="small" onClick={() => act(open(breaker))}>
             {t.breakers.open}
-          </button>
+          </Permitted>
         )}{" "}
         {(!isClosed || !breaker.is_forced) && (
-          <button type="button" class="small" onClick={() => act(close(breaker))}>
+          <Permitted needs="queues.edit" class="small" onClick={() => act(close(breaker))}>
             {t.breakers.close}
-          </button>
+          </Permitted>
         )}{" "}
         {(breaker.is_forced || !isClosed) && (
-          <button type="button" class="small" onClick={() => act(attempt(() => api.resetBreaker(breaker.name), () => t.breakers.resetDone(breaker.name)))}>
+          <Permitted needs="queues.edit" class="small" onClick={() => act(attempt(() => api.resetBreaker(breaker.name), () => t.breakers.resetDone(breaker.name)))}>
             {t.breakers.reset}
-          </button>
+          </Permitted>
         )}
       </td>
     </tr>

@@ -17,6 +17,10 @@ export function Dialog(props: {
   useEffect(() => {
     const dialog = box.current;
     dialog?.showModal();
+    // The first thing to fill in, otherwise the answer; a dangerous one is not a key away.
+    const form = dialog?.querySelector("form");
+    const first = form?.querySelector<HTMLElement>("input:not([disabled]), select, textarea") ?? form?.querySelector<HTMLElement>(".dialog-actions button:not(.danger):last-child, .dialog-actions button");
+    first?.focus();
     return () => dialog?.close();
   }, []);
   return (
@@ -57,10 +61,13 @@ interface Question {
   /** Asks for a line of text too. */
   field?: { label: string; hint?: string; type?: InputType; value?: string };
   second?: { label: string; hint?: string; type?: InputType };
+  /** Asks for yes or no too. */
+  choice?: { label: string };
 }
 interface Answer {
   text: string;
   second: string;
+  isChosen: boolean;
 }
 
 const question = signal<(Question & { answer: (answer: Answer | null) => void }) | null>(null);
@@ -86,12 +93,13 @@ export function Questions() {
 function QuestionDialog({ asked }: { asked: NonNullable<typeof question.value> }) {
   const [text, setText] = useState(asked.field?.value ?? "");
   const [second, setSecond] = useState("");
+  const [isChosen, setChosen] = useState(false);
   return (
     <Dialog title={asked.title} onClose={() => asked.answer(null)} class="small">
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          asked.answer({ text, second });
+          asked.answer({ text, second, isChosen });
         }}
       >
         <p>{asked.body}</p>
@@ -108,6 +116,11 @@ function QuestionDialog({ asked }: { asked: NonNullable<typeof question.value> }
             <input id="ask-second" type={(asked.second.type ?? "text") as "text"} value={second} onInput={(event) => setSecond(event.currentTarget.value)} />
             {asked.second.hint && <p class="hint">{asked.second.hint}</p>}
           </div>
+        )}
+        {asked.choice && (
+          <label class="field">
+            <input type="checkbox" checked={isChosen} onChange={() => setChosen(!isChosen)} /> {asked.choice.label}
+          </label>
         )}
         <div class="dialog-actions">
           <button type="button" onClick={() => asked.answer(null)}>

@@ -3,13 +3,12 @@
 import { useState } from "preact/hooks";
 import { api, ApiError, FINISHED, type Job, isSignedIn } from "../api.ts";
 import { apiBase, navigate } from "../lib/router.ts";
-import { useQuery } from "../lib/query.ts";
-import { misfits, type PayloadSchema, shortOf } from "../lib/schema.ts";
 import { editSnippets } from "../lib/snippets.ts";
 import { t } from "../strings.ts";
 import { Field } from "./basics.tsx";
 import { CopyAs } from "./copy.tsx";
 import { Dialog } from "./dialog.tsx";
+import { PayloadCheck } from "./payload_input.tsx";
 import { payloadOf } from "./submit_form.tsx";
 import { toast } from "./toasts.tsx";
 
@@ -49,24 +48,6 @@ function changesOf(before: Values, now: Values): Record<string, unknown> | null 
   return changes;
 }
 
-/** The schema of the payloads of a type, if the server counts the type and a worker has registered one. */
-function useSchema(type: string): PayloadSchema | null {
-  const found = useQuery(`schema ${type}`, async (signal) => {
-    const known = (await api.types(signal)).items.some((one) => one.type === type);
-    return known ? (await api.type(type, signal)).payload_schema : null;
-  }, { every: 600 });
-  return found.data;
-}
-
-/** The payload as it is typed; undefined while it is no JSON, which is told elsewhere. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
-}
-
 export function EditForm({ job, onClose, onDone }: { job: Job; onClose: () => void; onDone: () => void }) {
   const isCopy = FINISHED.includes(job.status);
   const before = valuesOf(job);
@@ -75,8 +56,6 @@ export function EditForm({ job, onClose, onDone }: { job: Job; onClose: () => vo
   const set = (name: keyof Values) => (event: { currentTarget: { value: string } }) => setValues({ ...values, [name]: event.currentTarget.value });
   const errorOf = (name: string): string | undefined => (error?.field === name ? error.text : undefined);
   const changes = changesOf(before, values);
-  const schema = useSchema(job.type);
-  const wrong = schema === null ? [] : misfits(parsed(values.payload), schema);
   const differing = Object.keys(changes ?? {}) as (keyof Values)[];
   const submit = async (): Promise<void> => {
     if (changes === null) {
@@ -113,18 +92,7 @@ export function EditForm({ job, onClose, onDone }: { job: Job; onClose: () => vo
         <Field id="edit-payload" label={t.submitForm.payload} hint={t.submitForm.payloadHint} error={errorOf("payload")}>
           <textarea id="edit-payload" rows={8} spellcheck={false} value={values.payload} onInput={set("payload")} />
         </Field>
-        {schema !== null && shortOf(schema) !== "" && (
-          <p class="hint">
-            {t.editForm.expects} <code>{shortOf(schema)}</code>
-          </p>
-        )}
-        {wrong.length > 0 && (
-          <ul class="field-error" role="status">
-            {wrong.map((one) => (
-              <li key={one}>{one}</li>
-            ))}
-          </ul>
-        )}
+        <PayloadCheck type={job.type} text={values.payload} />
         <div class="form-grid">
           <Field id="edit-queue" label={t.submitForm.queue} error={errorOf("queue")}>
             <input id="edit-queue" required value={values.queue} onInput={set("queue")} />

@@ -19,6 +19,8 @@ export const LABELS: Record<JobAction, string> = {
   cancel: t.actions_.cancelJob,
   "run-now": t.actions_.runNow,
 };
+/** What the server asks for. */
+export const NEEDS: Record<JobAction, string> = { retry: "jobs.retry", cancel: "jobs.cancel", "run-now": "jobs.retry" };
 export const ICONS: Record<JobAction, string> = { retry: "retry", cancel: "stop", "run-now": "play" };
 
 /** Asks, acts and tells; gives whether anything was done. */

@@ -1,6 +1,7 @@
 /** The command palette: search jobs, open a job by id, go to a page. */
 
 import { useState } from "preact/hooks";
+import { may } from "../api.ts";
 import { queryOf, readSearch } from "../lib/filter.ts";
 import { NAVIGATION } from "../lib/navigation.ts";
 import { theme, zone } from "../lib/preferences.ts";
@@ -23,8 +24,8 @@ function commands(): Choice[] {
   const themes = { system: "light", light: "dark", dark: "system" } as const;
   const next = themes[theme.peek()];
   return [
-    { label: t.search.submitJob, icon: "plus", to: "/jobs?submit=1" },
-    { label: t.search.newSchedule, icon: "plus", to: "/schedules?new=1" },
+    ...(may("jobs.submit") ? [{ label: t.search.submitJob, icon: "plus", to: "/jobs?submit=1" }] : []),
+    ...(may("schedules.edit") ? [{ label: t.search.newSchedule, icon: "plus", to: "/schedules?new=1" }] : []),
     { label: isPaused.peek() ? t.live.resume : t.live.pause, icon: "pause", to: () => (isPaused.value = !isPaused.peek()) },
     { label: t.theme[next], icon: "moon", to: () => (theme.value = next) },
     ...ZONES.filter((other) => other !== zone.peek()).map((other) => ({ label: t.zone.switchTo(t.zone.names[other]), icon: "schedules", to: () => void (zone.value = other) })),

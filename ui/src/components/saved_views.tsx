@@ -1,53 +1,63 @@
-/** Saved filters and columns of the list of jobs. They are kept in this browser; the address of a view shares it with others. */
+/** Saved filters and columns of the list of jobs. The server keeps them: for the caller, or for everybody. */
 
 import { useState } from "preact/hooks";
+import { access, api, may, type View } from "../api.ts";
 import { type Filter, filterOf, isViewOf, queryOf, viewOf } from "../lib/filter.ts";
-import { savedViews } from "../lib/preferences.ts";
+import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
 import { Link } from "./basics.tsx";
 import { ask } from "./dialog.tsx";
 import { Icon } from "./icons.tsx";
-import { toast, undoable } from "./toasts.tsx";
-
-const MOST = 30;
+import { attempt } from "./toasts.tsx";
 
 export function SavedViews({ filter, columns }: { filter: Filter; columns: string | null }) {
-  const isFiltered = queryOf(filter).toString() !== "" || columns !== null;
+  const saved = useQuery("views", api.views, { every: 60 });
   const [isOpen, setOpen] = useState(false);
-  const views = savedViews.value;
+  const isFiltered = queryOf(filter).toString() !== "" || columns !== null;
+  const views = saved.data?.items ?? [];
   const isKnown = views.some((one) => isViewOf(one.query, filter, columns));
+  const isReadOnly = access.value?.read_only === true;
+  const change = async (act: () => Promise<unknown>, said: string, undo?: () => void): Promise<void> => {
+    await attempt(act, () => said, undo);
+    saved.reload();
+  };
   const save = async (): Promise<void> => {
-    const answer = await ask({ title: t.views.saveTitle, body: t.views.saveBody, action: t.views.save, field: { label: t.views.name } });
+    // Where no token is needed, all callers are one: every view is shared.
+    const isPersonal = access.value?.requires_token === true;
+    const answer = await ask({
+      title: t.views.saveTitle,
+      body: isPersonal ? t.views.saveBody : t.views.saveForAll,
+      action: t.views.save,
+      field: { label: t.views.name },
+      ...(isPersonal && may("jobs.operate") ? { choice: { label: t.views.share } } : {}),
+    });
     const name = answer?.text.trim();
     if (!name) return;
-    savedViews.value = [...views.filter((one) => one.name !== name), { name, query: viewOf(filter, columns) }].slice(-MOST);
-    toast(t.views.saved(name));
+    await change(() => api.saveView(name, viewOf(filter, columns), answer?.isChosen === true), t.views.saved(name));
   };
-  const remove = (name: string): void => {
-    savedViews.value = views.filter((one) => one.name !== name);
-    undoable(t.views.removed(name), 10_000, () => (savedViews.value = views));
-  };
-  if (views.length === 0 && !isFiltered) return null;
+  const remove = (view: View): Promise<void> =>
+    change(() => api.removeView(view), t.views.removed(view.name), () => void change(() => api.saveView(view.name, view.query, view.is_shared), t.views.saved(view.name)));
+  if (views.length === 0 && (!isFiltered || isReadOnly)) return null;
   return (
     <div class="row views">
       {views.map((one) => (
-        <span key={one.name} class={`view ${isViewOf(one.query, filter, columns) ? "view-current" : ""}`}>
-          <Link to={`/jobs?${one.query}`} aria-current={isViewOf(one.query, filter, columns) ? "true" : undefined} title={words(one.query)}>
+        <span key={`${one.is_shared} ${one.name}`} class={`view ${isViewOf(one.query, filter, columns) ? "view-current" : ""}`}>
+          <Link to={`/jobs?${one.query}`} aria-current={isViewOf(one.query, filter, columns) ? "true" : undefined} title={about(one)}>
             {one.name}
           </Link>
           {isOpen && (
-            <button type="button" class="quiet small" aria-label={t.views.remove(one.name)} onClick={() => remove(one.name)}>
+            <button type="button" class="quiet small" aria-label={t.views.remove(one.name)} onClick={() => void remove(one)}>
               <Icon name="close" size={12} />
             </button>
           )}
         </span>
       ))}
-      {isFiltered && !isKnown && (
+      {isFiltered && !isKnown && !isReadOnly && (
         <button type="button" class="quiet small" onClick={() => void save()}>
           <Icon name="plus" size={14} /> {t.views.save}
         </button>
       )}
-      {views.length > 0 && (
+      {views.length > 0 && !isReadOnly && (
         <button type="button" class="quiet small" aria-pressed={isOpen} onClick={() => setOpen(!isOpen)}>
           {isOpen ? t.views.done : t.views.edit}
         </button>
@@ -56,9 +66,9 @@ export function SavedViews({ filter, columns }: { filter: Filter; columns: strin
   );
 }
 
-function words(query: string): string {
-  const filter = filterOf(new URLSearchParams(query));
-  return Object.entries(filter)
-    .map(([name, value]) => (name === "q" ? value : `${name}:${value}`))
-    .join(" ");
+/** What a view shows, and who shared it. */
+function about(view: View): string {
+  const filter = filterOf(new URLSearchParams(view.query));
+  const words = Object.entries(filter).map(([name, value]) => (name === "q" ? value : `${name}:${value}`));
+  return [words.join(" "), view.is_shared ? t.views.sharedBy(view.saved_by) : ""].filter(Boolean).join("\n");
 }

@@ -9,6 +9,7 @@ import { now } from "../live.ts";
 import { t } from "../strings.ts";
 import { Field } from "./basics.tsx";
 import { Dialog } from "./dialog.tsx";
+import { PayloadCheck, TypeInput } from "./payload_input.tsx";
 import { payloadOf } from "./submit_form.tsx";
 import { toast } from "./toasts.tsx";
 
@@ -96,7 +97,9 @@ export function ScheduleForm({ schedule, onClose, onSaved }: { schedule: Schedul
       >
         <div class="form-grid">
           {text("name", words.name, undefined, { required: true })}
-          {text("type", words.type, undefined, { required: true })}
+          <Field id="schedule-type" label={words.type} error={errors["type"]}>
+            <TypeInput id="schedule-type" value={values.type} onInput={set("type")} />
+          </Field>
           {text("cron", words.rule, words.ruleHint, { required: true, spellcheck: false })}
           {text("zone", words.zone, words.zoneHint, { required: true, list: "zones" })}
           <datalist id="zones">
@@ -111,6 +114,7 @@ export function ScheduleForm({ schedule, onClose, onSaved }: { schedule: Schedul
             <Field id="schedule-payload" label={words.payload} hint={words.payloadHint} error={errors["payload"]}>
               <textarea id="schedule-payload" rows={3} spellcheck={false} value={values.payload} onInput={set("payload")} />
             </Field>
+            <PayloadCheck type={values.type} text={values.payload} />
           </div>
           {text("queue", words.queue, words.queueHint)}
           {text("jitter", words.jitter, words.jitterHint)}

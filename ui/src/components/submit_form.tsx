@@ -7,6 +7,7 @@ import { setParameters } from "../lib/router.ts";
 import { t } from "../strings.ts";
 import { Field } from "./basics.tsx";
 import { Dialog } from "./dialog.tsx";
+import { PayloadCheck, TypeInput } from "./payload_input.tsx";
 import { toast } from "./toasts.tsx";
 
 export function SubmitForm({ onClose }: { onClose: () => void }) {
@@ -45,11 +46,12 @@ export function SubmitForm({ onClose }: { onClose: () => void }) {
         }}
       >
         <Field id="submit-type" label={t.submitForm.type} hint={t.submitForm.typeHint} error={errorOf("type")}>
-          <input id="submit-type" required value={values.type} onInput={set("type")} />
+          <TypeInput id="submit-type" value={values.type} onInput={set("type")} />
         </Field>
         <Field id="submit-payload" label={t.submitForm.payload} hint={t.submitForm.payloadHint} error={errorOf("payload")}>
           <textarea id="submit-payload" rows={5} spellcheck={false} value={values.payload} onInput={set("payload")} />
         </Field>
+        <PayloadCheck type={values.type} text={values.payload} />
         <div class="form-grid">
           <Field id="submit-queue" label={t.submitForm.queue} hint={t.submitForm.queueHint} error={errorOf("queue")}>
             <input id="submit-queue" value={values.queue} onInput={set("queue")} />

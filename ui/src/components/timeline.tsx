@@ -87,11 +87,11 @@ export function Timeline({ forecast, recent, hours, now }: Props) {
                 <Bar key={run.fire_time} kind={`past run-${toneOf(run)}`} at={new Date(run.fire_time).getTime()} seconds={run.duration ?? 0} x={x} y={y} title={`${name}: ${wordsOf(run)}`} />
               ))}
               {cut !== undefined && (
-                <rect class="more" x={`${x(cut)}%`} width={`${Math.max(x(until) - x(cut), 0)}%`} y={y} height={14} rx={1}>
+                <rect class="more" x={`${x(now)}%`} width={`${Math.max(x(until) - x(now), 0)}%`} y={y} height={14} rx={1}>
                   <title>{`${name}: ${t.schedulesPage.forecastGoesOn}`}</title>
                 </rect>
               )}
-              {items
+              {cut === undefined && items
                 .filter((item) => item.name === name)
                 .map((item) => (
                   <Bar key={item.at} kind="tick" at={new Date(item.at).getTime()} seconds={usual.get(name) ?? 0} x={x} y={y} title={`${name}: ${hourAndMinute(item.at, zone.value)}${usual.get(name) ? `, ${t.schedulesPage.takes(duration((usual.get(name) as number) * 1_000))}` : ""}`} />

@@ -42,10 +42,14 @@ export async function attempt<T>(action: () => Promise<T>, done: (value: T) => s
     else toast(text);
     return true;
   } catch (error) {
-    const fix = error instanceof ApiError && error.fix ? ` ${error.fix}` : "";
-    toast(`${error instanceof Error ? error.message : String(error)}${fix}`, "bad");
+    toast([error instanceof Error ? error.message : String(error), error instanceof ApiError ? error.fix : ""].filter(Boolean).map(sentence).join(" "), "bad");
     return false;
   }
+}
+
+/** A message of the server as a sentence. */
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
 function dismiss(id: number): void {

@@ -30,34 +30,6 @@ export const zone = stored<Zone>("zone", ZONES, "local");
 /** The columns of the table of jobs, as `queue,took`; empty for the usual ones. */
 export const chosenColumns = stored<string>("columns", null, "");
 
-export interface SavedView {
-  name: string;
-  /** The query of the address. */
-  query: string;
-}
-
-const VIEWS = "rota.views";
-
-function knownViews(): SavedView[] {
-  try {
-    const known: unknown = JSON.parse(localStorage.getItem(VIEWS) ?? "[]");
-    return Array.isArray(known) ? known.filter((one): one is SavedView => typeof one?.name === "string" && typeof one?.query === "string") : [];
-  } catch {
-    return [];
-  }
-}
-
-/** The saved filters of the list of jobs, in the order in which they were saved. */
-export const savedViews = signal<readonly SavedView[]>(knownViews());
-effect(() => {
-  const text = JSON.stringify(savedViews.value);
-  try {
-    localStorage.setItem(VIEWS, text);
-  } catch {
-    // As above.
-  }
-});
-
 /** Applies the theme to the document. */
 export function startTheme(): void {
   effect(() => {

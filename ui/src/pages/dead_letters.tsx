@@ -7,7 +7,9 @@ import { Sparkline } from "../components/charts.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Traceback } from "../components/attempt_errors.tsx";
 import { Icon } from "../components/icons.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { begin, operate } from "../components/operations.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { saveAs } from "../lib/download.ts";
 import { useQuery } from "../lib/query.ts";
@@ -27,6 +29,7 @@ export default function DeadLettersPage() {
           </button>
         )}
       </PageHead>
+      <OperationList />
       <div class="card">
         <Loaded query={groups}>
           {(data) =>
@@ -79,7 +82,7 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
     <>
       <tr>
         <td class="fill">
-          <div class="clip strong" title={group.error?.message}>
+          <div class="clip two strong" title={group.error?.message}>
             {group.error?.message || t.deadPage.unknown}
           </div>
           <div class="hint">
@@ -124,15 +127,15 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
             <Link to={jobsOf(group)} class="button small">
               {words.show}
             </Link>
-            <button type="button" class="small" onClick={() => void retry(group).then(done)}>
+            <Permitted needs={["jobs.operate", "jobs.retry"]} class="small" onClick={() => void retry(group).then(done)}>
               <Icon name="retry" size={14} /> {words.retryGroup}
-            </button>
-            <button type="button" class="small" onClick={() => void annotate(group).then(done)}>
+            </Permitted>
+            <Permitted needs="dead_letters.note" class="small" onClick={() => void annotate(group).then(done)}>
               {words.note}
-            </button>
-            <button type="button" class="small danger" onClick={() => void discard(group).then(done)}>
+            </Permitted>
+            <Permitted needs={["jobs.operate", "dead_letters.discard"]} class="small danger" onClick={() => void discard(group).then(done)}>
               <Icon name="trash" size={14} /> {words.discardGroup}
-            </button>
+            </Permitted>
           </div>
         </td>
       </tr>

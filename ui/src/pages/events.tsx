@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, type Entry, type LedgerFilter } from "../api.ts";
 import { Ago, Card, Empty, Link, Loaded, Moment, PageHead, StateBadge, Table } from "../components/basics.tsx";
 import { Icon } from "../components/icons.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { saveAs } from "../lib/download.ts";
 import { isJobId } from "../lib/filter.ts";
@@ -27,6 +28,7 @@ export default function EventsPage() {
       </PageHead>
       <Filters />
       <Ledger key={JSON.stringify(filter())} />
+      <OperationList isWhole />
       <Feed />
     </>
   );

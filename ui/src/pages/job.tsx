@@ -1,17 +1,19 @@
 /** One job: its state, why it is there, its attempts, its data, and what can be done about it. */
 
 import { useEffect, useState } from "preact/hooks";
-import { api, type Attempt, FINISHED, type Job, type JobAction, isSignedIn, type ProgressReport, type Reason } from "../api.ts";
-import { Ago, Card, Json, Link, Loaded, Moment, Remedy, StateBadge, Table, Took } from "../components/basics.tsx";
+import { api, type Attempt, FINISHED, type Job, type JobAction, isSignedIn, type ProgressReport, type Reason, type Step } from "../api.ts";
+import { Ago, Card, Json, Lamp, Link, Loaded, Moment, Remedy, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Gantt } from "../components/charts.tsx";
 import { AttemptErrors } from "../components/attempt_errors.tsx";
 import { CopyAs, copyText } from "../components/copy.tsx";
 import { ask } from "../components/dialog.tsx";
 import { EditForm } from "../components/edit_form.tsx";
 import { Icon } from "../components/icons.tsx";
-import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { act, actionsOf, ICONS, LABELS, NEEDS } from "../components/job_actions.tsx";
 import { AuditCard, RelationsCard, TypeCard } from "../components/job_context.tsx";
-import { attempt } from "../components/toasts.tsx";
+import { Permitted } from "../components/permitted.tsx";
+import { payloadOf } from "../components/submit_form.tsx";
+import { attempt, toast } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { apiBase, navigate } from "../lib/router.ts";
@@ -80,9 +82,9 @@ function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onCh
   const [isEditing, setEditing] = useState(false);
   const canEdit = job.payload !== undefined && !["running", "queued"].includes(job.status);
   const button = (action: JobAction) => (
-    <button key={action} type="button" class={action === "cancel" ? "danger" : action === possible[0] ? "primary" : ""} onClick={() => void act([job.id], action).then((isDone) => isDone && onChange())}>
+    <Permitted key={action} needs={NEEDS[action]} class={action === "cancel" ? "danger" : action === possible[0] ? "primary" : ""} onClick={() => void act([job.id], action).then((isDone) => isDone && onChange())}>
       <Icon name={ICONS[action]} /> {LABELS[action]}
-    </button>
+    </Permitted>
   );
   const Title = onClose ? "h2" : "h1";
   return (
@@ -98,19 +100,19 @@ function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onCh
       <div class="page-actions">
         {possible.map(button)}
         {canEdit && (
-          <button type="button" onClick={() => setEditing(true)}>
+          <Permitted needs="jobs.edit" onClick={() => setEditing(true)}>
             <Icon name="edit" /> {FINISHED.includes(job.status) ? t.editForm.retry : t.editForm.edit}
-          </button>
+          </Permitted>
         )}
         {WAITS.includes(job.status) && (
-          <button type="button" onClick={() => void snooze(job).then((isDone) => isDone && onChange())}>
+          <Permitted needs="jobs.edit" onClick={() => void snooze(job).then((isDone) => isDone && onChange())}>
             <Icon name="schedules" /> {t.job.snooze}
-          </button>
+          </Permitted>
         )}
         {job.payload !== undefined && (
-          <button type="button" onClick={() => void duplicate(job)}>
+          <Permitted needs="jobs.edit" onClick={() => void duplicate(job)}>
             <Icon name="plus" /> {t.job.duplicate}
-          </button>
+          </Permitted>
         )}
         {isEditing && <EditForm job={job} onClose={() => setEditing(false)} onDone={onChange} />}
         <CopyAs snippets={() => jobSnippets(origin, job.id, possible[0] ?? "get", isSignedIn.value)} />
@@ -180,7 +182,7 @@ function Why({ job }: { job: Job }) {
             {data.reasons.map((reason) => (
               <li key={reason.code}>
                 <div>
-                  <strong>{reason.text}</strong> <span class="reason-code">{reason.code}</span>
+                  <strong class="sentence">{reason.text}</strong> <span class="reason-code">{reason.code}</span>
                 </div>
                 {reason.fix && (
                   <div class="fix">
@@ -361,6 +363,9 @@ function Steps({ job }: { job: Job }) {
             <th>{t.job.began}</th>
             <th>{t.job.ended}</th>
             <th>{t.job.result}</th>
+            <th>
+              <span class="sr-only">{t.actions}</span>
+            </th>
           </>
         }
       >
@@ -368,13 +373,59 @@ function Steps({ job }: { job: Job }) {
           <tr key={step.key}>
             <td class="strong">{step.key}</td>
             <td><Moment at={step.began_at} /></td>
-            <td><Moment at={step.ended_at} fallback={t.job.inDoubt} /></td>
-            <td><code class="clip">{step.result.text}</code></td>
+            <td><StepEnd step={step} isRunning={job.status === "running"} /></td>
+            <td>{step.ended_at && <code class="clip">{step.result.text}</code>}</td>
+            <td class="actions">
+              {isInDoubt(step, job) && (
+                <>
+                  <Permitted needs="steps.resolve" class="small" onClick={() => void resolve(job, step, true).then((isDone) => isDone && steps.reload())}>
+                    {t.job.happened}
+                  </Permitted>
+                  <Permitted needs="steps.resolve" class="small" onClick={() => void resolve(job, step, false).then((isDone) => isDone && steps.reload())}>
+                    {t.job.didNotHappen}
+                  </Permitted>
+                </>
+              )}
+            </td>
           </tr>
         ))}
       </Table>
     </Card>
   );
+}
+
+/** An effect began, its outcome was not written down, and nobody works on it: it may have happened or not. */
+function isInDoubt(step: Step, job: Job): boolean {
+  return step.kind === "effect" && step.ended_at === null && job.status !== "running";
+}
+
+/** When a step ended, or what it waits for. */
+function StepEnd({ step, isRunning }: { step: Step; isRunning: boolean }) {
+  if (step.ended_at) return <Moment at={step.ended_at} />;
+  if (step.kind === "effect") return <Lamp tone={isRunning ? "busy" : "warn"}>{isRunning ? t.job.running : t.job.inDoubt}</Lamp>;
+  return (
+    <>
+      {step.kind === "call" && step.subject ? <Link to={`/jobs/${step.subject}`}>{t.job.waitsForJob(step.subject)}</Link> : step.kind === "event" ? t.job.waitsForEvent(step.subject ?? "") : t.job.sleeps}{" "}
+      {step.until && <Ago at={step.until} />}
+    </>
+  );
+}
+
+/** Says whether the effect of a step in doubt happened, as an operator has found out. */
+async function resolve(job: Job, step: Step, happened: boolean): Promise<boolean> {
+  const answer = await ask({
+    title: happened ? t.job.happenedTitle(step.key) : t.job.didNotHappenTitle(step.key),
+    body: happened ? t.job.happenedBody : t.job.didNotHappenBody,
+    action: happened ? t.job.happened : t.job.didNotHappen,
+    ...(happened ? { field: { label: t.job.result, hint: t.job.happenedHint, value: "null" } } : {}),
+  });
+  if (answer === null) return false;
+  const result = happened ? payloadOf(answer.text) : null;
+  if (happened && result === null) {
+    toast(t.submitForm.wrongJson, "bad");
+    return false;
+  }
+  return attempt(() => api.resolveStep(job.id, step.key, happened, result), () => t.job.resolved(step.key));
 }
 
 function Details({ job }: { job: Job }) {

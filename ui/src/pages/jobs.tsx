@@ -1,15 +1,17 @@
 /** Jobs: a filtered list with the keyboard, a bulk bar and a drawer. The URL holds the whole filter. */
 
-import { Component, type ComponentChildren } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Component, type ComponentChildren, type RefObject } from "preact";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, FINISHED, type Job, type JobAction, type Page, STATES, isSignedIn } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { ColumnChooser } from "../components/columns.tsx";
 import { CopyAs } from "../components/copy.tsx";
 import { HistogramCard } from "../components/histogram.tsx";
 import { Icon } from "../components/icons.tsx";
-import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { act, actionsOf, ICONS, LABELS, NEEDS } from "../components/job_actions.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { operate } from "../components/operations.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { SavedViews } from "../components/saved_views.tsx";
 import { SubmitForm } from "../components/submit_form.tsx";
 import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED, viewOf } from "../lib/filter.ts";
@@ -17,6 +19,7 @@ import { type Column, columnsOf, columnsText, USUAL } from "../lib/columns.ts";
 import { useKeys } from "../lib/keyboard.ts";
 import { chosenColumns } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
+import { DRAWN_WHOLE, useRowWindow } from "../lib/row_window.ts";
 import { apiBase, navigate, parameters, setParameters } from "../lib/router.ts";
 import { listSnippets } from "../lib/snippets.ts";
 import { stats } from "../live.ts";
@@ -24,6 +27,8 @@ import { t } from "../strings.ts";
 import { JobView } from "./job.tsx";
 
 const PAGE_SIZE = 100;
+/** Whoever asks for more wants to look far: fewer requests, and the table is laid out less often. */
+const MORE_SIZE = 500;
 
 export default function JobsPage() {
   const filter = filterOf(parameters.value);
@@ -41,14 +46,17 @@ export default function JobsPage() {
       <PageHead title={t.jobsPage.title}>
         <ColumnChooser columns={shownColumns()} onChoose={choose} />
         <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, isSignedIn.value)} />
-        <button type="button" class="primary" onClick={() => setSubmitting(true)}>
+        <Permitted needs="jobs.submit" class="primary" onClick={() => setSubmitting(true)}>
           <Icon name="plus" /> {t.jobsPage.submit}
-        </button>
+        </Permitted>
       </PageHead>
       <StateFilter filter={filter} />
       <FilterBar filter={filter} />
-      <SavedViews filter={filter} columns={parameters.value.get("columns")} />
-      <Chips filter={filter} />
+      <div class="filter-row">
+        <Chips filter={filter} />
+        <SavedViews filter={filter} columns={parameters.value.get("columns")} />
+      </div>
+      <OperationList />
       <HistogramCard filter={filter} />
       <JobList key={key} filter={filter} filterKey={key} />
       {isSubmitting && <SubmitForm onClose={() => setSubmitting(false)} />}
@@ -200,7 +208,7 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
     });
   }, []);
   const loadMore = async (): Promise<void> => {
-    const page = await api.jobs(filter, cursor, PAGE_SIZE);
+    const page = await api.jobs(filter, cursor, MORE_SIZE);
     setMore({ items: [...(more?.items ?? []), ...page.items], next_cursor: page.next_cursor });
   };
   // A rare match among many jobs is found over several answers.
@@ -210,7 +218,7 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
   const move = (step: number): void => {
     const next = Math.min(Math.max(at + step, 0), items.length - 1);
     setAt(next);
-    document.querySelectorAll("tbody tr")[next]?.scrollIntoView({ block: "nearest" });
+    document.querySelector(`tr[data-job="${items[next]?.id}"]`)?.scrollIntoView({ block: "nearest" });
     if (parameters.peek().get("job") && items[next]) setParameters({ job: items[next].id }, { replace: true });
   };
   useKeys(
@@ -266,9 +274,9 @@ function AllMatching({ filter }: { filter: Filter }) {
   return (
     <>
       {(["retry", "run_now", "cancel"] as const).map((action) => (
-        <button key={action} type="button" class={`small ${action === "cancel" ? "danger" : ""}`} onClick={() => void operate({ action, q: search })}>
+        <Permitted key={action} needs={["jobs.operate", action === "cancel" ? "jobs.cancel" : "jobs.retry"]} class={`small ${action === "cancel" ? "danger" : ""}`} onClick={() => void operate({ action, q: search })}>
           {t.operations.allMatching[action]}
-        </button>
+        </Permitted>
       ))}
     </>
   );
@@ -339,6 +347,9 @@ function JobTable(props: {
   const areAll = props.items.length > 0 && props.items.every((job) => props.selected.has(job.id));
   const isUsual = columnsText(props.columns) === null;
   const text = props.columns.join(",");
+  const mark = useRef<HTMLTableRowElement>(null);
+  const shown = useRowWindow(props.items.length, mark);
+  useSteadyColumns(mark, shown !== null, text);
   return (
     <Table
       caption={t.jobsPage.caption}
@@ -356,11 +367,37 @@ function JobTable(props: {
         </>
       }
     >
-      {props.items.map((job, index) => (
-        <Row key={job.id} job={job} isCurrent={index === props.at} isSelected={props.selected.has(job.id)} columns={text} isUsual={isUsual} onToggle={props.onToggle} />
+      {props.items.length > DRAWN_WHOLE && (
+        <tr ref={mark} class="room" aria-hidden="true">
+          <td colSpan={props.columns.length + 1} style={{ height: `${shown?.above ?? 0}px` }} />
+        </tr>
+      )}
+      {props.items.slice(shown?.start ?? 0, shown?.end).map((job, index) => (
+        <Row key={job.id} job={job} isCurrent={index + (shown?.start ?? 0) === props.at} isSelected={props.selected.has(job.id)} columns={text} isUsual={isUsual} onToggle={props.onToggle} />
       ))}
+      {shown && (
+        <tr class="room" aria-hidden="true">
+          <td colSpan={props.columns.length + 1} style={{ height: `${shown.below}px` }} />
+        </tr>
+      )}
     </Table>
   );
+}
+
+/** Keeps the widths of the columns while rows come and go. */
+function useSteadyColumns(mark: RefObject<HTMLTableRowElement | null>, isSteady: boolean, columns: string): void {
+  useLayoutEffect(() => {
+    const table = mark.current?.closest("table");
+    if (!table || !isSteady) return;
+    const cells = [...(table.tHead?.rows[0]?.cells ?? [])];
+    const widths = cells.map((cell) => `${cell.offsetWidth}px`);
+    cells.forEach((cell, at) => (cell.style.width = widths[at] ?? ""));
+    table.style.tableLayout = "fixed";
+    return () => {
+      table.style.tableLayout = "";
+      for (const cell of cells) cell.style.width = "";
+    };
+  }, [isSteady, columns]);
 }
 
 interface RowProps {
@@ -386,7 +423,7 @@ class Row extends Component<RowProps> {
 
 function Cells({ job, isCurrent, isSelected, columns, isUsual, onToggle }: RowProps) {
   return (
-    <tr class={`${isCurrent ? "current" : ""} ${isSelected ? "selected" : ""}`}>
+    <tr data-job={job.id} class={`${isCurrent ? "current" : ""} ${isSelected ? "selected" : ""}`}>
       <td>
         <input type="checkbox" aria-label={t.jobsPage.select(job.id)} checked={isSelected} onChange={() => onToggle(job.id)} />
       </td>
@@ -421,9 +458,9 @@ function BulkBar({ jobs, onDone, onClear }: { jobs: Job[]; onDone: () => void; o
         const ids = able(action).map((job) => job.id);
         return (
           ids.length > 0 && (
-            <button key={action} type="button" class={action === "cancel" ? "danger" : ""} onClick={() => void act(ids, action).then((isDone) => isDone && onDone())}>
+            <Permitted key={action} needs={action === "cancel" ? ["jobs.operate", "jobs.cancel"] : NEEDS[action]} class={action === "cancel" ? "danger" : ""} onClick={() => void act(ids, action).then((isDone) => isDone && onDone())}>
               <Icon name={ICONS[action]} /> {LABELS[action]} ({ids.length})
-            </button>
+            </Permitted>
           )
         );
       })}

@@ -6,6 +6,7 @@ import { Breakers } from "../components/breakers.tsx";
 import { Ago, Empty, Field, Lamp, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
 import { ask, Dialog } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
@@ -24,9 +25,9 @@ export default function LimitsPage() {
   return (
     <>
       <PageHead title={t.limitsPage.title}>
-        <button type="button" class="primary" onClick={() => setEdited("new")}>
+        <Permitted needs="queues.edit" class="primary" onClick={() => setEdited("new")}>
           <Icon name="plus" /> {t.limitsPage.create}
-        </button>
+        </Permitted>
       </PageHead>
       <div class="card">
         <Loaded query={limits}>
@@ -101,15 +102,15 @@ function Row({ limit, isCounted, onChange, onEdit }: { limit: Limit; isCounted: 
         {found?.opens_at?.startsWith(NEVER) ? t.limitsPage.untilOpened : <Ago at={found?.opens_at ?? null} />}
       </td>
       <td class="actions">
-        <button type="button" class="small" onClick={() => void (isClosed ? open(limit) : close(limit)).then((isDone) => isDone && onChange())}>
+        <Permitted needs="queues.edit" class="small" onClick={() => void (isClosed ? open(limit) : close(limit)).then((isDone) => isDone && onChange())}>
           {isClosed ? t.limitsPage.openAction : t.limitsPage.close}
-        </button>{" "}
-        <button type="button" class="small" onClick={onEdit}>
+        </Permitted>{" "}
+        <Permitted needs="queues.edit" class="small" onClick={onEdit}>
           {t.editForm.edit}
-        </button>{" "}
-        <button type="button" class="small danger" onClick={() => void remove(limit).then((isDone) => isDone && onChange())}>
+        </Permitted>{" "}
+        <Permitted needs="queues.edit" class="small danger" onClick={() => void remove(limit).then((isDone) => isDone && onChange())}>
           {t.limitsPage.remove}
-        </button>
+        </Permitted>
       </td>
     </tr>
   );

@@ -123,7 +123,7 @@ function Attention() {
                   <Icon name="dead" size={18} />
                   <span>
                     <span class="sr-only">{t.overview.severities[problem.severity]}: </span>
-                    {problem.text} <code class="faint">{problem.code}</code>
+                    <span class="sentence">{problem.text}</span> <code class="faint">{problem.code}</code>
                     {problem.since && (
                       <span class="faint">
                         {" "}
@@ -151,7 +151,7 @@ function Tile(props: { title: string; value: string; hint: string; to?: string; 
       <h2>{props.title}</h2>
       <div class={`value ${props.tone ?? ""}`}>{props.value}</div>
       <span class="hint">{props.hint}</span>
-      {props.values && <Sparkline values={props.values} />}
+      {props.values?.some((one) => one > 0) && <Sparkline values={props.values} />}
     </>
   );
   return props.to ? (
@@ -282,7 +282,7 @@ function Failing() {
               head={
                 <>
                   <th>{t.deadPage.columns.type}</th>
-                  <th class="fill">{t.deadPage.columns.error}</th>
+                  <th class="fill most">{t.deadPage.columns.error}</th>
                   <th class="right">{t.deadPage.columns.count}</th>
                   <th>{t.deadPage.columns.last}</th>
                 </>
@@ -295,8 +295,8 @@ function Failing() {
                       {group.type}
                     </Link>
                   </td>
-                  <td class="fill">
-                    <div class="clip">{group.error?.message || group.error?.kind || t.deadPage.unknown}</div>
+                  <td class="fill most">
+                    <div class="clip" title={group.error?.message}>{group.error?.message || group.error?.kind || t.deadPage.unknown}</div>
                   </td>
                   <td class="right">{t.count(group.count)}</td>
                   <td class="number">

@@ -4,7 +4,9 @@ import { api, type Queue } from "../api.ts";
 import { Ago, Empty, Lamp, Link, Loaded, Meter, PageHead, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { OperationList } from "../components/operation_list.tsx";
 import { begin } from "../components/operations.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
@@ -18,6 +20,7 @@ export default function QueuesPage() {
   return (
     <>
       <PageHead title={t.queuesPage.title} />
+      <OperationList />
       <div class="card">
         <Loaded query={queues}>
           {(data) =>
@@ -109,18 +112,18 @@ function Row({ queue, onChange }: { queue: Queue; onChange: () => void }) {
       <td class={`right ${isStarved ? "bad" : ""}`}>{queue.live_workers === 0 ? t.queuesPage.noWorker : t.count(queue.live_workers)}</td>
       <td class="actions">
         {queue.is_paused ? (
-          <button type="button" class="small" onClick={() => void resume(queue).then((isDone) => isDone && onChange())}>
+          <Permitted needs="queues.pause" class="small" onClick={() => void resume(queue).then((isDone) => isDone && onChange())}>
             <Icon name="play" size={14} /> {t.queuesPage.resume}
-          </button>
+          </Permitted>
         ) : (
-          <button type="button" class="small" onClick={() => void pause(queue).then((isDone) => isDone && onChange())}>
+          <Permitted needs="queues.pause" class="small" onClick={() => void pause(queue).then((isDone) => isDone && onChange())}>
             <Icon name="pause" size={14} /> {t.queuesPage.pause}
-          </button>
+          </Permitted>
         )}
         {waiting(queue) > 0 && (
-          <button type="button" class="small danger" onClick={() => void purge(queue).then((isDone) => isDone && onChange())}>
+          <Permitted needs={["jobs.operate", "jobs.cancel"]} class="small danger" onClick={() => void purge(queue).then((isDone) => isDone && onChange())}>
             {t.queuesPage.purge}
-          </button>
+          </Permitted>
         )}
       </td>
     </tr>

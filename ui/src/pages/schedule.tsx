@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, type Job, type Schedule } from "../api.ts";
 import { Ago, Card, Json, Link, Loaded, Moment, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Icon } from "../components/icons.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { Backfill, deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, skipSchedule } from "../components/schedule_actions.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
 import { cronWords } from "../lib/cron.ts";
@@ -29,32 +30,32 @@ function View({ schedule, onChange }: { schedule: Schedule; onChange: () => void
   return (
     <>
       <PageHead title={schedule.name} note={<Standing schedule={schedule} />}>
-        <button type="button" onClick={() => void runSchedule(schedule).then(done)}>
+        <Permitted needs="schedules.run" onClick={() => void runSchedule(schedule).then(done)}>
           <Icon name="play" /> {words.run}
-        </button>
+        </Permitted>
         {schedule.status === "active" && schedule.next_run_at && (
-          <button type="button" onClick={() => void skipSchedule(schedule).then(done)}>
+          <Permitted needs="schedules.pause" onClick={() => void skipSchedule(schedule).then(done)}>
             {words.skip}
-          </button>
+          </Permitted>
         )}
         {schedule.status === "paused" ? (
-          <button type="button" onClick={() => void resumeSchedule(schedule).then(done)}>
+          <Permitted needs="schedules.pause" onClick={() => void resumeSchedule(schedule).then(done)}>
             {words.resume}
-          </button>
+          </Permitted>
         ) : (
-          <button type="button" onClick={() => void pauseSchedule(schedule).then(done)}>
+          <Permitted needs="schedules.pause" onClick={() => void pauseSchedule(schedule).then(done)}>
             <Icon name="pause" /> {words.pause}
-          </button>
+          </Permitted>
         )}
-        <button type="button" onClick={() => setDialog("backfill")}>
+        <Permitted needs="schedules.run" onClick={() => setDialog("backfill")}>
           {words.backfill}
-        </button>
-        <button type="button" onClick={() => setDialog("edit")}>
+        </Permitted>
+        <Permitted needs="schedules.edit" onClick={() => setDialog("edit")}>
           <Icon name="edit" /> {words.edit}
-        </button>
-        <button type="button" class="danger" onClick={() => void deleteSchedule(schedule).then((isDone) => isDone && navigate("/schedules"))}>
+        </Permitted>
+        <Permitted needs="schedules.edit" class="danger" onClick={() => void deleteSchedule(schedule).then((isDone) => isDone && navigate("/schedules"))}>
           <Icon name="trash" /> {words.remove}
-        </button>
+        </Permitted>
       </PageHead>
       {schedule.app && <p class="notice">{words.fromApp(schedule.app)}</p>}
       <Facts schedule={schedule} />

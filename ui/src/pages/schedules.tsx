@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, type RecentRuns, type Schedule } from "../api.ts";
 import { Ago, Card, Empty, Lamp, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
 import { Icon } from "../components/icons.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { pauseSchedule, resumeSchedule, runSchedule } from "../components/schedule_actions.tsx";
 import { RunStrip } from "../components/run_strip.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
@@ -27,9 +28,9 @@ export default function SchedulesPage() {
   return (
     <>
       <PageHead title={words.title}>
-        <button type="button" class="primary" onClick={() => setCreating(true)}>
+        <Permitted needs="schedules.edit" class="primary" onClick={() => setCreating(true)}>
           <Icon name="plus" /> {words.create}
-        </button>
+        </Permitted>
       </PageHead>
       <Loaded query={schedules}>
         {(data) =>
@@ -149,17 +150,17 @@ function ScheduleTable({ items, recent, onChange }: { items: Schedule[]; recent:
           </td>
           <td class="actions">
             <div class="row">
-              <button type="button" class="small" onClick={() => void runSchedule(schedule).then((isDone) => isDone && onChange())}>
+              <Permitted needs="schedules.run" class="small" onClick={() => void runSchedule(schedule).then((isDone) => isDone && onChange())}>
                 <Icon name="play" size={14} /> {words.run}
-              </button>
+              </Permitted>
               {schedule.status === "paused" ? (
-                <button type="button" class="small" onClick={() => void resumeSchedule(schedule).then((isDone) => isDone && onChange())}>
+                <Permitted needs="schedules.pause" class="small" onClick={() => void resumeSchedule(schedule).then((isDone) => isDone && onChange())}>
                   {words.resume}
-                </button>
+                </Permitted>
               ) : (
-                <button type="button" class="small" onClick={() => void pauseSchedule(schedule).then((isDone) => isDone && onChange())}>
+                <Permitted needs="schedules.pause" class="small" onClick={() => void pauseSchedule(schedule).then((isDone) => isDone && onChange())}>
                   <Icon name="pause" size={14} /> {words.pause}
-                </button>
+                </Permitted>
               )}
             </div>
           </td>

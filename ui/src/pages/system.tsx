@@ -3,6 +3,9 @@
 import { useState } from "preact/hooks";
 import { access, api, type Check, type Health, type Setting, type StoreSizes, type System } from "../api.ts";
 import { Ago, Card, Lamp, Link, Loaded, Moment, PageHead, Remedy, Table } from "../components/basics.tsx";
+import { ask } from "../components/dialog.tsx";
+import { Permitted } from "../components/permitted.tsx";
+import { attempt } from "../components/toasts.tsx";
 import { useQuery } from "../lib/query.ts";
 import { apiBase } from "../lib/router.ts";
 import { duration } from "../lib/time.ts";
@@ -87,7 +90,7 @@ function CheckTable({ items }: { items: Check[] }) {
           <td>
             <Lamp tone={TONES[one.status]}>{words.results[one.status]}</Lamp>
           </td>
-          <td class="fill">{one.link ? <Link to={one.link}>{one.text}</Link> : one.text}</td>
+          <td class="fill">{one.link ? <Link to={one.link} class="sentence">{one.text}</Link> : <span class="sentence">{one.text}</span>}</td>
           <td>
             <code class="faint">{one.code}</code>
           </td>
@@ -328,6 +331,11 @@ function ServerView({ system }: { system: System }) {
   return <Facts facts={facts} />;
 }
 
+async function transferLead(to: string): Promise<boolean> {
+  if ((await ask({ title: words.transferTitle(to), body: words.transferBody, action: words.transfer })) === null) return false;
+  return attempt(() => api.transferLead(to), (done) => words.transferred(done.current_leader, done.previous_leader));
+}
+
 function ClusterView() {
   const cluster = useQuery("cluster", api.cluster, { every: 5 });
   return (
@@ -345,6 +353,9 @@ function ClusterView() {
                   <th>{words.version}</th>
                   <th>{words.host}</th>
                   <th>{words.seen}</th>
+                  <th>
+                    <span class="sr-only">{t.actions}</span>
+                  </th>
                 </>
               }
             >
@@ -364,6 +375,13 @@ function ClusterView() {
                   </td>
                   <td class="number">
                     <Ago at={member.seen_at} />
+                  </td>
+                  <td class="right">
+                    {member.role === "scheduler" && data.current_leader !== null && member.worker_id !== data.current_leader && (
+                      <Permitted needs="cluster.edit" class="small" onClick={() => void transferLead(member.worker_id).then((isDone) => isDone && cluster.reload())}>
+                        {words.transfer}
+                      </Permitted>
+                    )}
                   </td>
                 </tr>
               ))}

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { api, type Worker, type WorkerOrder } from "../api.ts";
 import { Ago, Empty, Lamp, Link, Loaded, Meter, PageHead, Table } from "../components/basics.tsx";
 import { ask, Dialog } from "../components/dialog.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt } from "../components/toasts.tsx";
 import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
@@ -135,9 +136,9 @@ function Row({ worker, version, onChange }: { worker: Worker; version: string; o
 function Actions({ worker, onChange }: { worker: Worker; onChange: () => void }) {
   const [isShowing, setShowing] = useState(false);
   const button = (label: string, act: () => Promise<boolean>, isDangerous = false) => (
-    <button type="button" class={`small ${isDangerous ? "danger" : ""}`} onClick={() => void act().then((isDone) => isDone && onChange())}>
+    <Permitted needs="workers.edit" class={`small ${isDangerous ? "danger" : ""}`} onClick={() => void act().then((isDone) => isDone && onChange())}>
       {label}
-    </button>
+    </Permitted>
   );
   if (!worker.is_alive) return button(words.forget, () => attempt(() => api.forgetWorker(worker.boot_id), () => words.forgotten(worker.worker_id)));
   const isQuiet = worker.orders?.quiet ?? worker.is_quiet;

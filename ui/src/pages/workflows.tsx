@@ -5,6 +5,7 @@ import { api, type Workflow, type WorkflowDetail, type WorkflowNode } from "../a
 import { Ago, Card, Empty, Lamp, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { Permitted } from "../components/permitted.tsx";
 import { attempt } from "../components/toasts.tsx";
 import { WorkflowTimeline } from "../components/workflow_timeline.tsx";
 import { criticalPath, drawn, type Drawn } from "../lib/graph.ts";
@@ -95,14 +96,14 @@ function One({ id }: { id: string }) {
             }
           >
             {data.nodes.some(hasFailed) && (
-              <button type="button" onClick={() => void retry(id, null).then(then)}>
+              <Permitted needs="jobs.retry" onClick={() => void retry(id, null).then(then)}>
                 <Icon name="retry" /> {t.workflowsPage.retryFailed}
-              </button>
+              </Permitted>
             )}
             {data.state === "running" && (
-              <button type="button" class="danger" onClick={() => void cancel(data).then(then)}>
+              <Permitted needs="jobs.cancel" class="danger" onClick={() => void cancel(data).then(then)}>
                 <Icon name="stop" /> {t.workflowsPage.cancel}
-              </button>
+              </Permitted>
             )}
           </PageHead>
           <Drawing workflow={data} />
@@ -265,14 +266,14 @@ function Nodes({ id, nodes, onChange }: { id: string; nodes: WorkflowNode[]; onC
           <td class="right narrow-hide">{node.started_at && node.finished_at ? <Took from={node.started_at} to={node.finished_at} /> : t.none}</td>
           <td class="actions">
             {mayRunAgain(node) && (
-              <button type="button" class="small" onClick={() => void retry(id, node.name).then(then)}>
+              <Permitted needs="jobs.retry" class="small" onClick={() => void retry(id, node.name).then(then)}>
                 {t.workflowsPage.retryFrom}
-              </button>
+              </Permitted>
             )}{" "}
             {(node.state === "blocked" || (node.state === "dead" && !node.is_skipped)) && (
-              <button type="button" class="small" onClick={() => void skip(id, node.name).then(then)}>
+              <Permitted needs="jobs.retry" class="small" onClick={() => void skip(id, node.name).then(then)}>
                 {t.workflowsPage.skip}
-              </button>
+              </Permitted>
             )}
           </td>
         </tr>

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from rota.api.errors import HttpError
+from rota.api.errors import HttpError, invalid
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.router import Route
 from rota.core.access import Action
-from rota.core.cluster import ALIVE_FOR, LEAD
+from rota.core.cluster import ALIVE_FOR, LEAD, TERM, Member, Role
 from rota.core.configuration import checked, known
 from rota.core.ledger import LedgerEntry
 from rota.ports.coordinator import Coordinator
 from rota.wire.cluster import worker_form
-from rota.wire.system import ClusterForm, Configured
+from rota.wire.system import ClusterForm, Configured, LeaderTransfer, TransferredLead
 
 
 async def cluster(request: Request) -> Response:
@@ -55,6 +56,43 @@ async def _configure(request: Request, key: str, value: str | None) -> None:
     await request.engine.store.record([entry])
 
 
+async def transfer(request: Request) -> Response:
+    """Transfer the lead to another live scheduler, and record that in the ledger.
+
+    The lead is given up for its holder and taken for the other process, which renews it with its next heartbeat. The
+    former leader learns of it with its own next heartbeat: for these seconds both may delete old jobs.
+    """
+    coordinator, wanted = coordinator_of(request), (await request.read(LeaderTransfer)).to
+    before = await coordinator.leader(LEAD)
+    if before is None:
+        detail = "no scheduler leads now, so there is nothing to transfer"
+        raise HttpError(409, "no_leader", detail, fix="wait ten seconds for an election: rota leader show")
+    to = _successor(before.holder, wanted, await coordinator.members(Role.SCHEDULER), coordinator.name)
+    await coordinator.resign(LEAD, before.holder)
+    after = await coordinator.campaign(LEAD, to, TERM)
+    if after.holder != to:
+        detail = f"{after.holder!r} took the lead at the same moment"
+        raise HttpError(409, "leader_changed", detail, fix="transfer again if that is not the scheduler you want")
+    by = request.actor
+    entry = LedgerEntry(by.name, "cluster.transfer_lead", to, by.origin, f"from {before.holder}", surface=by.surface)
+    await request.engine.store.record([entry])
+    return json_response(TransferredLead(current_leader=to, term=after.term, previous_leader=before.holder))
+
+
+def _successor(leader: str, wanted: str | None, schedulers: Sequence[Member], coordinator: str) -> str:
+    """Choose the scheduler that leads next, or refuse."""
+    others = sorted({one.name for one in schedulers} - {leader})
+    if wanted == leader:
+        raise HttpError(409, "already_leader", f"{leader!r} leads already", fix="name another scheduler, or none")
+    if not others:
+        local = "; the coordinator `local` knows this process only" if coordinator == "local" else ""
+        detail = f"{leader!r} is the only live scheduler{local}"
+        raise HttpError(409, "no_other_scheduler", detail, fix="start a second one on the same store: rota scheduler")
+    if wanted is not None and wanted not in others:
+        raise invalid([("to", f"{wanted!r} is no live scheduler; there are: {', '.join(others)}")])
+    return wanted or others[0]
+
+
 def coordinator_of(request: Request) -> Coordinator:
     """Return the coordinator of this process, or refuse."""
     coordinator = request.context.settings.coordinator
@@ -74,6 +112,17 @@ ROUTES = (
         tag="cluster",
         responses={200: ClusterForm},
         error_statuses=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/cluster/leader:transfer",
+        action=Action.CLUSTER_EDIT,
+        handler=transfer,
+        summary="Transfer the lead to another live scheduler",
+        tag="cluster",
+        body=LeaderTransfer,
+        responses={200: TransferredLead},
+        error_statuses=(404, 409),
     ),
     Route(
         method="PUT",

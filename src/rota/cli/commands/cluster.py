@@ -45,6 +45,25 @@ def members(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
+def leader(options: argparse.Namespace) -> int:
+    """Show who leads, and who has led since the server was started."""
+    found = api_client_of(options).get("/v1/system/leaders")
+    columns = (column("leader", "name"), column("term"), column("since", "seen_at"))
+    printer_of(options).records(found["items"], columns, empty="no scheduler has led yet", identity="name")
+    return Exit.OK
+
+
+def transfer(options: argparse.Namespace) -> int:
+    body = {} if options.to is None else {"to": options.to}
+    new = api_client_of(options).post("/v1/cluster/leader:transfer", body)
+    printer = printer_of(options)
+    if printer.form == "table":
+        say(f"{new['current_leader']} leads instead of {new['previous_leader']}, in term {new['term']}")
+    else:
+        printer.record(new, identity="current_leader")
+    return Exit.OK
+
+
 def configure(options: argparse.Namespace) -> int:
     api_client_of(options).request("PUT", f"/v1/cluster/configuration/{options.key}", {"value": options.value})
     say(f"{options.key} is {options.value} for all running processes")

@@ -24,6 +24,7 @@ from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
 from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
+from rota.core.saved_view import SavedView
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Resolution, Step
 from rota.core.time import to_micros
@@ -50,6 +51,7 @@ from rota.stores.base import (
     operations,
     queries,
     queues,
+    saved_views,
     steps,
     webhooks,
     workflows,
@@ -287,6 +289,12 @@ class BaseStore(ABC, Generic[C]):
 
     async def namespaces(self) -> Sequence[Namespace]:
         return await self._read(namespaces.namespaces)
+
+    async def put_view(self, view: SavedView, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._write_recorded(saved_views.put_view, view, entry, now)
+
+    async def views(self, owners: Sequence[str]) -> Sequence[SavedView]:
+        return await self._read(saved_views.views, owners)
 
     async def put_operation(
         self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None

@@ -24,7 +24,8 @@
 -- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_configuration` the shared
 -- configuration, `rota_ledger` the audit log, `rota_token` the API tokens, `rota_webhook` the webhooks, `rota_namespace`
 -- the other stores of this deployment. `rota_operation` has actions on all jobs of a selection, `rota_pruned` counts what
--- retention has deleted. `rota_dead_note` has operators' notes on dead jobs of one cause. `rota_history` has the counts of
+-- retention has deleted. `rota_dead_note` has operators' notes on dead jobs of one cause, `rota_saved_view`
+-- the views of the list of jobs that people saved. `rota_history` has the counts of
 -- jobs by minute and hour, `rota_history_writer` which counts were added already, `rota_payload_schema` what the payloads
 -- of a type look like. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into
 -- bounded queues.
@@ -541,6 +542,16 @@ CREATE TABLE rota_dead_note (
     set_by      VARCHAR(255) NOT NULL,
     set_at      BIGINT       NOT NULL,
     PRIMARY KEY (type, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE rota_saved_view (
+    owner    VARCHAR(255) NOT NULL,
+    name     VARCHAR(255) NOT NULL,
+    query    TEXT         NOT NULL,
+    saved_by VARCHAR(255) NOT NULL,
+    saved_at BIGINT       NOT NULL,
+    PRIMARY KEY (owner, name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.

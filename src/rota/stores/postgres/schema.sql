@@ -31,6 +31,7 @@
 -- rota_webhook      addresses that are told of events
 -- rota_namespace    the other stores of this deployment
 -- rota_dead_note    operators' notes on dead jobs of one cause
+-- rota_saved_view   views of the list of jobs that people saved
 -- rota_pruned       how many jobs retention has deleted
 -- rota_history      counts of jobs by minute and hour; rota_history_writer which counts were added already
 -- rota_payload_schema what the payloads of each task type look like
@@ -621,6 +622,16 @@ CREATE TABLE rota_dead_note (
     set_by      text   NOT NULL,
     set_at      bigint NOT NULL,
     PRIMARY KEY (type, fingerprint)
+);
+
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE rota_saved_view (
+    owner    text   NOT NULL,
+    name     text   NOT NULL,
+    query    text   NOT NULL,
+    saved_by text   NOT NULL,
+    saved_at bigint NOT NULL,
+    PRIMARY KEY (owner, name)
 );
 
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.

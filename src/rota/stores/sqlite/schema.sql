@@ -13,7 +13,7 @@
 -- the cluster, `rota_leader` leadership, `rota_lock` named locks, `rota_configuration` the shared configuration,
 -- `rota_ledger` the audit log, `rota_token` API tokens, `rota_webhook` webhooks, `rota_namespace` the other stores of this
 -- deployment, `rota_pruned` the number of jobs deleted by retention, `rota_operation` actions on all jobs of a selection.
--- `rota_dead_note` holds operators' notes on dead jobs of one cause.
+-- `rota_dead_note` holds operators' notes on dead jobs of one cause, `rota_saved_view` views of the list of jobs.
 -- `rota_breaker` holds circuit breakers, `rota_call_count` the calls that they count.
 -- `rota_history` holds the counts of jobs by minute and hour, `rota_history_writer` which counts were added already,
 -- `rota_payload_schema` what payloads of a type look like.
@@ -442,6 +442,16 @@ CREATE TABLE rota_dead_note (
     set_by      TEXT    NOT NULL,
     set_at      INTEGER NOT NULL,
     PRIMARY KEY (type, fingerprint)
+) STRICT, WITHOUT ROWID;
+
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE rota_saved_view (
+    owner    TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    query    TEXT    NOT NULL,
+    saved_by TEXT    NOT NULL,
+    saved_at INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
 ) STRICT, WITHOUT ROWID;
 
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.

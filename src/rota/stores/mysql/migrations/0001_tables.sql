@@ -502,6 +502,16 @@ CREATE TABLE IF NOT EXISTS rota_dead_note (
     PRIMARY KEY (type, fingerprint)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE IF NOT EXISTS rota_saved_view (
+    owner    VARCHAR(255) NOT NULL,
+    name     VARCHAR(255) NOT NULL,
+    query    TEXT         NOT NULL,
+    saved_by VARCHAR(255) NOT NULL,
+    saved_at BIGINT       NOT NULL,
+    PRIMARY KEY (owner, name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE IF NOT EXISTS rota_history (
     step  INT          NOT NULL,

@@ -574,6 +574,16 @@ CREATE TABLE {schema}rota_dead_note (
     PRIMARY KEY (type, fingerprint)
 );
 
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE {schema}rota_saved_view (
+    owner    text   NOT NULL,
+    name     text   NOT NULL,
+    query    text   NOT NULL,
+    saved_by text   NOT NULL,
+    saved_at bigint NOT NULL,
+    PRIMARY KEY (owner, name)
+);
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE {schema}rota_history (
     step  integer          NOT NULL,

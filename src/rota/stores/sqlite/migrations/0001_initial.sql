@@ -412,6 +412,16 @@ CREATE TABLE rota_dead_note (
     PRIMARY KEY (type, fingerprint)
 ) STRICT, WITHOUT ROWID;
 
+-- A saved view of the list of jobs; the owner is empty where everybody sees it.
+CREATE TABLE rota_saved_view (
+    owner    TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    query    TEXT    NOT NULL,
+    saved_by TEXT    NOT NULL,
+    saved_at INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
+) STRICT, WITHOUT ROWID;
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE rota_history (
     step  INTEGER NOT NULL,
