@@ -230,9 +230,9 @@ def test_of_a_long_list_only_the_rows_near_the_screen_are_drawn(dashboard: Dashb
     oldest = min(one["id"] for one in system.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["items"])
     dashboard.open("/jobs?tag=long")
     dashboard.press("Load more")
-    dashboard.sees("600 jobs dashboard")
+    dashboard.sees("600 jobs shown")
     dashboard.press("Load more")
-    dashboard.sees("700 jobs dashboard")
+    dashboard.sees("700 jobs shown")
     rows = page.locator("main tbody tr[data-job]")
     assert rows.count() < 250
     expect(page.locator(f"tr[data-job='{oldest}']")).to_have_count(0)
