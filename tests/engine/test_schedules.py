@@ -264,6 +264,12 @@ async def test_a_schedule_that_ends_before_its_first_fire_time_is_refused(env: E
             await put_up(env, **ends)
 
 
+async def test_a_schedule_of_code_may_have_ended(env: EngineEnvironment) -> None:
+    """Or an app with such a schedule could not start on a new store any more."""
+    made = await env.engine.schedules.put(replace(DRAFT, end_at=BASE - MINUTE), OLGA)
+    assert made.next_fire_at is None
+
+
 async def test_a_backfill_makes_what_was_missed_and_nothing_twice(env: EngineEnvironment) -> None:
     made = await put_up(env)
     env.clock.move(10 * MINUTE)

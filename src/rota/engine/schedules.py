@@ -59,17 +59,24 @@ class Schedules:
         self._up_since: datetime | None = None
 
     async def create(self, draft: Draft, by: Actor) -> Schedule:
-        """Create a schedule; its name must be free."""
+        """Create a schedule; its name must be free, and it must fire at least once."""
+        schedule = await self._new(draft)
+        if draft.end_at is not None and schedule.next_fire_at is None:
+            problem = f"{draft.end_at.isoformat()} comes before the first fire time; give a later time, or leave it out"
+            raise InvalidRequest(f"end_at: {problem}", field="end_at")
+        return await self._store_new(schedule, by)
+
+    async def _new(self, draft: Draft) -> Schedule:
         _check(draft)
         now = await self._deps.store.time()
         values = {field.name: getattr(draft, field.name) for field in fields(Draft)}
         schedule = Schedule(id=self._deps.fresh_id.schedule(), created_at=now, updated_at=now, **values)
-        schedule = replace(schedule, next_fire_at=schedule.next_after(now))
-        if draft.end_at is not None and schedule.next_fire_at is None:
-            problem = f"{draft.end_at.isoformat()} comes before the first fire time; give a later time, or leave it out"
-            raise InvalidRequest(f"end_at: {problem}", field="end_at")
+        return replace(schedule, next_fire_at=schedule.next_after(now))
+
+    async def _store_new(self, schedule: Schedule, by: Actor) -> Schedule:
         if not await self._deps.store.put_schedules([schedule], entry=_entry(by, "create", schedule)):
-            raise IllegalTransition(f"schedule {draft.name!r}: the name is taken; edit that one or choose another name")
+            remedy = "edit that one or choose another name"
+            raise IllegalTransition(f"schedule {schedule.name!r}: the name is taken; {remedy}")
         await self._announce_change(schedule, "created")
         return await self.one(schedule.id)
 
@@ -87,7 +94,8 @@ class Schedules:
     async def _put(self, draft: Draft, by: Actor) -> Schedule:
         stored = await self._deps.store.schedules(names=[draft.name])
         if not stored:
-            return await self.create(draft, by)
+            # It may have ended: an app whose code has such a schedule must still start on a new store.
+            return await self._store_new(await self._new(draft), by)
         if not _belongs_to(stored[0], draft):
             return stored[0]
         names = [field.name for field in fields(Draft) if field.name not in {"paused_at", "pause_reason"}]
