@@ -36,9 +36,10 @@ BODIES: Final[Mapping[str, object]] = {
     "PasswordRequest": {"password": "correct horse battery"},
     "BreakerOpen": {},
     "BreakerClose": {},
+    "ViewRequest": {"query": "status=dead"},
 }
 #: Things that any caller may name; a request for one that does not exist is not an error, or makes it.
-NAMED: Final = ("queues", "limits", "breakers", "events", "cluster", "locks")
+NAMED: Final = ("queues", "limits", "breakers", "events", "cluster", "locks", "views")
 READS: Final = sorted(
     route.path
     for route in ROUTES
@@ -73,6 +74,7 @@ async def filled(host: HostedProcess, token: str, mark: str) -> dict[str, str]:
     await host.ask("PUT", f"/v1/limits/queue:{mark}", None, token=token, json={"max_running": 1})
     await made("/v1/locks:acquire", {"name": mark, "holder": mark, "hold": "1h"}, 200)
     await host.ask("POST", f"/v1/events/{mark}", None, token=token, json={"payload": mark})
+    await host.ask("PUT", f"/v1/views/{mark}", token=token, json={"query": f"queue={mark}"})
     return {
         "jobs": job["id"], "tasks": job["id"], "dead-letters": job["id"], "schedules": schedule["id"],
         "workflows": workflow["id"], "operations": operation["id"], "webhooks": webhook["id"], "tokens": other["id"],
@@ -87,7 +89,8 @@ def kind_of(route: Route) -> str:
 
 async def seen(host: HostedProcess, token: str) -> dict[str, Any]:
     """Read all that is in a namespace and does not change by itself."""
-    paths = ("/v1/jobs", "/v1/schedules", "/v1/workflows", "/v1/webhooks", "/v1/tokens", "/v1/locks", "/v1/limits")
+    kinds = ("jobs", "schedules", "workflows", "webhooks", "tokens", "locks", "limits", "views")
+    paths = [f"/v1/{kind}" for kind in kinds]
     return {path: await host.ask("GET", path, token=token) for path in paths}
 
 

@@ -62,7 +62,8 @@ async def transfer(request: Request) -> Response:
     The lead is given up for its holder and taken for the other process, which renews it with its next heartbeat. The
     former leader learns of it with its own next heartbeat: for these seconds both may delete old jobs.
     """
-    coordinator, wanted = coordinator_of(request), (await request.read(LeaderTransfer)).to
+    wanted = (await request.read(LeaderTransfer)).to
+    coordinator = coordinator_of(request)
     before = await coordinator.leader(LEAD)
     if before is None:
         detail = "no scheduler leads now, so there is nothing to transfer"

@@ -29,6 +29,7 @@ async def list_views(request: Request) -> Response:
 
 
 async def save(request: Request) -> Response:
+    _refuse_if_read_only(request)
     body = await request.read(ViewRequest)
     owner = _owner_of_change(request, is_shared=body.is_shared)
     view = SavedView(owner, _name(request), body.query, request.actor.name)
@@ -36,6 +37,7 @@ async def save(request: Request) -> Response:
 
 
 async def remove(request: Request) -> Response:
+    _refuse_if_read_only(request)
     owner = _owner_of_change(request, is_shared=request.query(ViewQueryParameters).is_shared)
     name = _name(request)
     if not await request.engine.saved_views.remove(owner, name, request.actor):
@@ -49,10 +51,14 @@ def _owner(request: Request) -> str:
     return request.key.name if request.context.settings.keys else SHARED
 
 
-def _owner_of_change(request: Request, *, is_shared: bool) -> str:
-    owner = SHARED if is_shared else _owner(request)
+def _refuse_if_read_only(request: Request) -> None:
+    """Refuse a change by a server that is for reading only: the routes need a right to read."""
     if request.context.settings.read_only:
         refuse_change(Action.JOBS_OPERATE)
+
+
+def _owner_of_change(request: Request, *, is_shared: bool) -> str:
+    owner = SHARED if is_shared else _owner(request)
     if owner == SHARED:
         require(request.key, Action.JOBS_OPERATE)
     return owner
