@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from rota.core.errors import QueueFull
 from rota.core.lifecycle import State
 from rota.core.value import value
 
@@ -53,6 +54,11 @@ class Queue:
         if self.paused_at is None or self.resume_at is None or self.resume_at > now:
             return self
         return replace(self, paused_at=None, pause_reason=None, resume_at=None)
+
+
+def queue_full(queue: str) -> QueueFull:
+    """Make the error for a queue that has reached its bound."""
+    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may")
 
 
 class PriorityClass(StrEnum):

@@ -6,6 +6,15 @@ work on one store.
 
 from __future__ import annotations
 
-from rota.engine.engine import Engine
+from typing import TYPE_CHECKING
+
+from rota._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rota.engine.engine import Engine
 
 __all__ = ["Engine"]
+
+# A program that only defines tasks needs ids, and no engine.
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, {"engine": ["Engine"]})

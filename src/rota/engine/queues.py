@@ -17,7 +17,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest, QueueFull
 from rota.core.history import BucketLength, HistoryQuery
 from rota.core.ledger import LedgerEntry
 from rota.core.limit import queue_limit
-from rota.core.queue import Queue
+from rota.core.queue import Queue, queue_full
 from rota.engine.deps import EngineDeps
 from rota.ports.client import Actor
 from rota.telemetry.events import QueueChanged
@@ -135,13 +135,8 @@ class Backlogs:
         bound = None if settings is None else settings.max_depth
         waiting = bound if bound is not None else self._deps.queue_bound or 0
         backlog, now = await self.of(queue, waiting), self._deps.clock()
-        error = full(queue)
+        error = queue_full(queue)
         error.retry_after = backlog.retry_after(now)
         error.position = backlog.position
         error.expected_start = backlog.expected_start(now, waiting)
         return error
-
-
-def full(queue: str) -> QueueFull:
-    """Make the error for a queue that has reached its bound."""
-    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may")

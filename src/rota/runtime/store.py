@@ -24,9 +24,6 @@ from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Store
 from rota.stores.grants import Grants, Roles
 from rota.stores.migrations import MigrationState, compare
-from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.driver import StandardConnection
-from rota.stores.sqlite.migrations import all_migrations, applied
 
 T = TypeVar("T")
 SHORTEST_PAUSE_SECONDS: Final = 0.25
@@ -49,6 +46,8 @@ async def open_store(url: str, *, hand_over: bool = True, few_connections: bool 
         return await _open_postgres(url, hand_over=hand_over, few_connections=few_connections)
     if is_mysql(url):
         return await _open_mysql(url, few_connections=few_connections)
+    from rota.stores.sqlite import SqliteStore  # noqa: PLC0415 - a program that only defines tasks opens no store
+
     return await SqliteStore.open(path_of(url), hand_over=hand_over)
 
 
@@ -81,6 +80,9 @@ def migrations_of(url: str) -> list[MigrationState]:
         return asyncio.run(_postgres_status(url))
     if is_mysql(url):
         return asyncio.run(_mysql_status(url))
+    from rota.stores.sqlite.driver import StandardConnection  # noqa: PLC0415 - as above
+    from rota.stores.sqlite.migrations import all_migrations, applied  # noqa: PLC0415
+
     path = path_of(url)
     seen: dict[int, str] = {}
     if path.exists():

@@ -28,16 +28,15 @@ from rota.core.graph import WorkflowId
 from rota.core.ids import LARGEST, JobId, to_number, to_text
 from rota.core.job import Job
 from rota.core.limit import Limit
+from rota.core.queue import queue_full
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.core.waiting import DEFAULT_KEEP, Emission, check_emission
 from rota.engine.ids import IdMaker
-from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, Control
 from rota.ports.clock import wall_clock
 from rota.ports.store import AllCreated, Inserted, Receipt
-from rota.runtime import Link
 from rota.runtime.encryption import open_cipher
 from rota.runtime.namespace_stores import store_url
 from rota.sdk.breakers import TaskBreakers
@@ -67,6 +66,7 @@ from rota.telemetry.tracing import current_traceparent
 
 if TYPE_CHECKING:
     from rota.encryption import Cipher
+    from rota.runtime import Link
     from rota.runtime.mounted import MountedApi
     from rota.sdk.embedded import Embedded, Signals
     from rota.worker.batch_calls import BatchCalls
@@ -512,7 +512,7 @@ class Rota:
             for call, answer in zip(calls, answers, strict=True)
         ]
         if None in handles:
-            refusal = full(calls[handles.index(None)].template().queue)
+            refusal = queue_full(calls[handles.index(None)].template().queue)
             refusal.handles = handles
             raise refusal
         return [handle for handle in handles if handle is not None]

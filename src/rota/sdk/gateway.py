@@ -22,7 +22,7 @@ import os
 import threading
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from rota.batching import Batcher, Serve
@@ -30,11 +30,13 @@ from rota.core.submission import NewJob
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Control
 from rota.ports.store import Inserted
-from rota.runtime import DirectSubmit, Link, open_link
 from rota.runtime.store import is_server
 from rota.sdk.loop_links import LoopLinks
 from rota.sdk.portal import Portal, PortalBatcher, running_loop
 from rota.settings import Settings
+
+if TYPE_CHECKING:
+    from rota.runtime import DirectSubmit, Link
 
 #: How long closing waits for another thread's loop to finish the submissions it holds.
 CLOSE_SECONDS: Final = 5.0
@@ -144,6 +146,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None or (link.done() and (link.cancelled() or link.exception() is not None)):
+            # Imported when needed: engine and stores take longer to load than all the rest.
+            from rota.runtime import open_link  # noqa: PLC0415
+
             link = asyncio.ensure_future(open_link(self._settings, self.url))
             self._links[loop] = link
         # Many callers wait for it: the cancellation of one must not cancel it.

@@ -13,8 +13,8 @@ from rota.core.errors import KeyReused, RotaError
 from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId, WorkflowState
 from rota.core.ids import to_text
 from rota.core.lifecycle import FINISHED, State
+from rota.core.queue import queue_full
 from rota.core.settlement import Reason
-from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, NodeResult
 from rota.ports.clock import wall_clock
@@ -241,7 +241,7 @@ async def _submit_in(app: Rota, plan: Plan, value: ValueOfResults | None, tx: ob
     answers = await submit_in(app.url, tx, make, app.queue_bound, app.cipher)
     for job, answer in zip(made[-1].jobs, answers, strict=True):
         if answer.receipt is Receipt.QUEUE_FULL:
-            raise full(job.queue)
+            raise queue_full(job.queue)
         if answer.receipt is not Receipt.CREATED:
             raise KeyReused("idempotency_key: a job of this workflow was submitted before", field="idempotency_key")
     return WorkflowHandle(app, made[-1].id, value)

@@ -6,6 +6,15 @@ share a file: SQLite's write lock lets one of them write at a time, for a short 
 
 from __future__ import annotations
 
-from rota.stores.sqlite.store import SqliteStore
+from typing import TYPE_CHECKING
+
+from rota._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rota.stores.sqlite.store import SqliteStore
 
 __all__ = ["SqliteStore"]
+
+# A program that uses another store, or only defines tasks, needs a few small modules of this one.
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, {"store": ["SqliteStore"]})
