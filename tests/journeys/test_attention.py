@@ -29,7 +29,7 @@ LOST = 6
 
 def _most_seconds() -> float:
     """Return how long a fault may stay unseen, and a repair; on a machine with far more to do than it can, longer."""
-    return 15.0 if os.getloadavg()[0] < 3 * (os.cpu_count() or 1) else 30.0
+    return 15.0 if os.getloadavg()[0] < 2 * (os.cpu_count() or 1) else 30.0
 
 
 class Deployment:
