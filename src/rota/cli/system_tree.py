@@ -129,7 +129,7 @@ def _add_cluster(commands: argparse._SubParsersAction[Parser], shared: Parser) -
     )
     unlock.add_argument("name", help="the lock")
     leader = add_group(commands, "leader", "the scheduler that leads")
-    add_command(leader, "show", "cluster:leader", "show who leads, and who led before", shared)
+    add_command(leader, "show", "cluster:leader", "show the current leader and former ones", shared)
     transfer = add_command(leader, "transfer", "cluster:transfer", "transfer the lead to another scheduler", shared)
     transfer.add_argument("to", nargs="?", help="the scheduler; without it any other live one")
 

@@ -65,35 +65,35 @@ class Explain:
         self._backlogs = backlogs
         self._limits = ExplainLimits(deps, backlogs)
 
-    async def __call__(self, job_id: JobId, surroundings: ExplainContext = ALL_WELL) -> Explanation:
+    async def __call__(self, job_id: JobId, context: ExplainContext = ALL_WELL) -> Explanation:
         jobs = await self._deps.store.get([job_id])
         if not jobs:
             raise unknown_job(job_id)
         job = jobs[0]
-        causes = [cause async for cause in self._causes(job, surroundings)]
+        causes = [cause async for cause in self._causes(job, context)]
         return Explanation(job, (*causes, *await self._schedule(job)))
 
-    async def _causes(self, job: Job, surroundings: ExplainContext) -> AsyncIterator[Cause]:
+    async def _causes(self, job: Job, context: ExplainContext) -> AsyncIterator[Cause]:
         # Of the store, which decides what is due.
         now = await self._deps.store.time()
         if job.state in FINISHED:
             nodes = await self._deps.store.nodes_of_jobs([job.id])
             yield _end(job, await self._in_doubt(job), next(iter(nodes), None))
             return
-        if not surroundings.is_store_writable:
+        if not context.is_store_writable:
             yield _read_only()
         kinds = self._run if job.state is State.RUNNING else self._wait
-        async for cause in kinds(job, surroundings, now):
+        async for cause in kinds(job, context, now):
             yield cause
 
-    async def _run(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
+    async def _run(self, job: Job, context: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         for cause in _running(job, now):
             yield cause
         if job.lease_until is not None and job.lease_until <= now:
-            async for cause in self._no_upkeep(surroundings, now):
+            async for cause in self._no_upkeep(context, now):
                 yield cause
 
-    async def _wait(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
+    async def _wait(self, job: Job, context: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         is_expired = job.expires_at is not None and job.expires_at <= now
         is_overdue = job.state in TIMED and job.run_at <= now
         waits = await self._open_waits(job)
@@ -104,30 +104,30 @@ class Explain:
         if (skew := self._skew(job, now)) is not None:
             yield skew
         if is_expired or is_overdue:
-            async for cause in self._no_upkeep(surroundings, now):
+            async for cause in self._no_upkeep(context, now):
                 yield cause
         elif job.state in TIMED and not waits:
             yield _timed(job, now)
         if not is_expired or job.state is State.BLOCKED:
-            async for cause in self._blocked_or_unclaimed(job, surroundings, now, has_waits=bool(waits)):
+            async for cause in self._blocked_or_unclaimed(job, context, now, has_waits=bool(waits)):
                 yield cause
 
     async def _blocked_or_unclaimed(
-        self, job: Job, surroundings: ExplainContext, now: datetime, *, has_waits: bool
+        self, job: Job, context: ExplainContext, now: datetime, *, has_waits: bool
     ) -> AsyncIterator[Cause]:
         if job.state is not State.BLOCKED:
-            async for cause in self._no_worker(job, surroundings, now):
+            async for cause in self._no_worker(job, context, now):
                 yield cause
         elif not has_waits or await self._deps.store.blockers(job.id, 1):
             yield await self._blocked(job)
 
-    async def _no_upkeep(self, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
+    async def _no_upkeep(self, context: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         """Yield why nothing moves that a scheduler would move."""
         schedulers = await self._alive(Role.SCHEDULER, now)
         if not schedulers:
             yield _no_scheduler()
             return
-        has_leader = surroundings.has_leader
+        has_leader = context.has_leader
         if has_leader is None:
             has_leader = await self._deps.store.leader(LEAD) is not None
         if not has_leader:
@@ -179,7 +179,7 @@ class Explain:
         fix = f"see why the first of them has not ended: rota jobs explain {next(iter(named), to_text(job.id))}"
         return Cause("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
 
-    async def _no_worker(self, job: Job, surroundings: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
+    async def _no_worker(self, job: Job, context: ExplainContext, now: datetime) -> AsyncIterator[Cause]:
         """Yield what keeps workers from claiming a due job."""
         is_paused = False
         for queue in [one.as_of(now) for one in await self._deps.store.queues()]:
@@ -202,18 +202,18 @@ class Explain:
             fix = "start a worker whose app defines it, or correct the type"
             yield Cause("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
         elif job.state in DUE_STATES and not is_paused:
-            limited = await self._limits(job, now, surroundings.census or self._deps.store.census)
+            limited = await self._limits(job, now, context.census or self._deps.store.census)
             for cause in limited:
                 yield cause
             if limited:
                 return
-            async for cause in self._slots(job, knowing, surroundings, now):
+            async for cause in self._slots(job, knowing, context, now):
                 yield cause
 
     async def _slots(
-        self, job: Job, workers: Sequence[Member], surroundings: ExplainContext, now: datetime
+        self, job: Job, workers: Sequence[Member], context: ExplainContext, now: datetime
     ) -> AsyncIterator[Cause]:
-        census = await (surroundings.census or self._deps.store.census)()
+        census = await (context.census or self._deps.store.census)()
         slots = sum(worker.slots for worker in workers)
         busy = _busy(workers, census.lanes)
         due = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state in DUE_STATES)

@@ -13,12 +13,12 @@ from rota.telemetry.events import Acted
 
 
 class SavedViews:
-    """List, save, remove. What is done to shared views is in the ledger; one's own views are nobody else's business."""
+    """List, save, remove. Changes of shared views are in the ledger; changes of private ones are not."""
 
     def __init__(self, deps: EngineDeps) -> None:
         self._deps = deps
 
-    async def seen_by(self, owner: str) -> Sequence[SavedView]:
+    async def visible_to(self, owner: str) -> Sequence[SavedView]:
         """Return the shared views, and then those of an owner, each by name."""
         return await self._deps.store.views((SHARED, owner))
 

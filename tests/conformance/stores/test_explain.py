@@ -42,7 +42,7 @@ class Scene:
     engine: Engine
     clock: ManualClock
     host_clock: ManualClock
-    surroundings: ExplainContext = ALL_WELL
+    context: ExplainContext = ALL_WELL
 
     async def submit(self, **fields: Any) -> NewJob:  # noqa: ANN401 - any field
         job = new_job(**fields)
@@ -58,7 +58,7 @@ class Scene:
 
     async def causes(self, job: NewJob | JobId) -> tuple[Cause, ...]:
         job_id = job if isinstance(job, int) else job.id
-        return (await self.engine.explain(job_id, self.surroundings)).reasons
+        return (await self.engine.explain(job_id, self.context)).reasons
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ async def _clock_ahead(scene: Scene) -> NewJob:
 
 
 async def _read_only(scene: Scene) -> NewJob:
-    scene.surroundings = ExplainContext(is_store_writable=False)
+    scene.context = ExplainContext(is_store_writable=False)
     return await scene.submit()
 
 

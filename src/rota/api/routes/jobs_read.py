@@ -164,8 +164,8 @@ async def explain(request: Request) -> Response:
     # A process that has just started does not know the leader yet.
     is_starting = request.engine.clock() - request.context.started_at < ELECTION
     has_leader = None if settings.current_leader is None else is_starting or settings.current_leader() is not None
-    surroundings = ExplainContext(settings.store_is_writable(), has_leader, request.context.counts.census)
-    explanation = await request.engine.explain(job_id_of(request.path_params["id"]), surroundings)
+    context = ExplainContext(settings.store_is_writable(), has_leader, request.context.counts.census)
+    explanation = await request.engine.explain(job_id_of(request.path_params["id"]), context)
     reasons = [ReasonForm(**asdict(reason)) for reason in explanation.reasons]
     return json_response(ExplanationForm(id=to_text(explanation.job.id), state=explanation.job.state, reasons=reasons))
 

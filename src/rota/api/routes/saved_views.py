@@ -24,7 +24,7 @@ class ViewQueryParameters(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 async def list_views(request: Request) -> Response:
-    items = await request.engine.saved_views.seen_by(_owner(request))
+    items = await request.engine.saved_views.visible_to(_owner(request))
     return json_response(ViewList(items=[view_form(view) for view in items]))
 
 

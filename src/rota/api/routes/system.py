@@ -1,4 +1,4 @@
-"""The system's own condition: sizes of the store, settings with their origin, checks, and who has led."""
+"""The system's own condition: sizes of the store, settings with their origin, checks, leaders."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def doctor(request: Request) -> Response:
 
 
 async def leaders(request: Request) -> Response:
-    """Show who leads, and who has led since this process was started."""
+    """Show the current leader, and the leaders before it since this process was started."""
     seen, coordinator = list(request.context.leaders), request.context.settings.coordinator
     if not seen and coordinator is not None and (now := await coordinator.leader(LEAD)) is not None:
         # It led before this process listened.
@@ -122,7 +122,7 @@ ROUTES = (
         path="/v1/system/leaders",
         action=Action.SYSTEM_READ,
         handler=leaders,
-        summary="Who leads, and who has led since this process was started",
+        summary="The current leader, and the leaders before it since this process was started",
         tag="system",
         responses={200: LeaderList},
     ),

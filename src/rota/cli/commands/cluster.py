@@ -46,10 +46,10 @@ def members(options: argparse.Namespace) -> int:
 
 
 def leader(options: argparse.Namespace) -> int:
-    """Show who leads, and who has led since the server was started."""
+    """Show the current leader, and the leaders before it since the server was started."""
     found = api_client_of(options).get("/v1/system/leaders")
     columns = (column("leader", "name"), column("term"), column("since", "seen_at"))
-    printer_of(options).records(found["items"], columns, empty="no scheduler has led yet", identity="name")
+    printer_of(options).records(found["items"], columns, empty="there has been no leader yet", identity="name")
     return Exit.OK
 
 
